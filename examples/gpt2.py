@@ -1,7 +1,7 @@
 """Continue a text with GPT-2, from weights in a safetensors file.
 
 The file has the names under which GPT-2 is published (``wte.weight``,
-``h.0.attn.c_attn.weight``). A text is given as the numbers of its tokens::
+``h.0.attn.c_attn.weight``). A text is given as token numbers::
 
     python -m examples.gpt2 model.safetensors --tokens 15496 11 995 --backend cpu
 """
@@ -15,7 +15,7 @@ from typing import Any
 import plugrad as pg
 
 Params = Mapping[str, pg.Tensor]
-Past = tuple[pg.Tensor, ...]  # keys and values of each layer, in turn
+Past = tuple[pg.Tensor, ...]  # keys and values, alternately, of each layer
 
 
 def load(path: Path) -> dict[str, pg.Tensor]:
@@ -26,19 +26,19 @@ def load(path: Path) -> dict[str, pg.Tensor]:
 
 
 def layers(params: Params) -> int:
-    """Return how many layers there are."""
+    """Return the number of layers."""
     return sum(name.endswith("ln_1.weight") for name in params)
 
 
 def dense(params: Params, name: str, x: pg.Tensor) -> pg.Tensor:
-    """Return a dense layer; GPT-2 keeps its weights as ``[inputs, outputs]``."""
-    rows = pg.reshape(x, (-1, x.shape[-1]))  # one product of matrices
+    """Apply a dense layer; GPT-2 stores its weights as ``[inputs, outputs]``."""
+    rows = pg.reshape(x, (-1, x.shape[-1]))  # one matrix product
     y = rows @ params[f"{name}.weight"] + params[f"{name}.bias"]
     return pg.reshape(y, (*x.shape[:-1], y.shape[-1]))
 
 
 def norm(params: Params, name: str, x: pg.Tensor) -> pg.Tensor:
-    """Return a layer norm."""
+    """Apply a layer norm."""
     return pg.layer_norm(x, params[f"{name}.weight"], params[f"{name}.bias"])
 
 
@@ -58,26 +58,26 @@ def run(
 ) -> tuple[pg.Tensor, Past]:
     """Return the logits ``[batch, length, tokens]``, and the keys and values.
 
-    With a past, ``codes`` is one token, whose place in the text is ``position``. The
-    past has room for the whole text, so that ``jit`` sees the same shapes in each step.
+    With a past, ``codes`` is one token, at ``position`` in the text. The past has room
+    for the whole text, so that ``jit`` sees the same shapes in each step.
     """
     x = pg.take(params["wte.weight"], codes, axis=0)
     if position is None:
         x = x + params["wpe.weight"][: codes.shape[1]]
         mask = None
     else:
-        places = pg.arange(past[0].shape[2])
+        positions = pg.arange(past[0].shape[2])
         x = x + pg.take(params["wpe.weight"], position, axis=0)
-        mask = places <= position
-        here = pg.equal(places, position)[:, None]
-    now: list[pg.Tensor] = []
+        mask = positions <= position
+        is_position = pg.equal(positions, position)[:, None]
+    new_past: list[pg.Tensor] = []
     for i in range(layers(params)):
         qkv = dense(params, f"h.{i}.attn.c_attn", norm(params, f"h.{i}.ln_1", x))
         q, k, v = (split_heads(y, heads) for y in pg.split(qkv, [x.shape[-1]] * 3, -1))
         if past:
-            k = pg.where(here, k, past[2 * i])
-            v = pg.where(here, v, past[2 * i + 1])
-        now += [k, v]
+            k = pg.where(is_position, k, past[2 * i])
+            v = pg.where(is_position, v, past[2 * i + 1])
+        new_past += [k, v]
         y = pg.scaled_dot_product_attention(q, k, v, mask=mask, is_causal=mask is None)
         y = pg.reshape(pg.permute_dims(y, (0, 2, 1, 3)), x.shape)
         x = x + dense(params, f"h.{i}.attn.c_proj", y)
@@ -85,7 +85,7 @@ def run(
         hidden = pg.gelu(hidden, approximate=True)
         x = x + dense(params, f"h.{i}.mlp.c_proj", hidden)
     x = norm(params, "ln_f", x)
-    return pg.matmul(x, params["wte.weight"], transpose_b=True), tuple(now)
+    return pg.matmul(x, params["wte.weight"], transpose_b=True), tuple(new_past)
 
 
 def generate(
@@ -95,7 +95,7 @@ def generate(
     heads: int,
     choose: Callable[[pg.Tensor], int] = lambda logits: int(pg.argmax(logits)),
 ) -> list[int]:
-    """Return the tokens that follow; ``choose`` picks one by its logits."""
+    """Return the next tokens; ``choose`` picks each one by its logits."""
     length = len(tokens) + count
     context = params["wpe.weight"].shape[0]
     if not tokens or length > context:
@@ -106,17 +106,17 @@ def generate(
 
     step = pg.jit(following)
     logits, past = run(params, pg.asarray([list(tokens)]), heads)
-    room = [(0, 0), (0, 0), (0, count), (0, 0)]
-    past = tuple(pg.pad(x, room) for x in past)
-    found = [choose(logits[0, -1])]
-    for place in range(len(tokens), length - 1):
-        logits, past = step(pg.asarray([found[-1:]]), past, pg.asarray(place))
-        found.append(choose(logits[0, -1]))
-    return found
+    padding = [(0, 0), (0, 0), (0, count), (0, 0)]
+    past = tuple(pg.pad(x, padding) for x in past)
+    generated = [choose(logits[0, -1])]
+    for position in range(len(tokens), length - 1):
+        logits, past = step(pg.asarray([generated[-1:]]), past, pg.asarray(position))
+        generated.append(choose(logits[0, -1]))
+    return generated
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Read the options, load the weights, and print what follows."""
+    """Read the options, load the weights, and print the next tokens."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("weights", type=Path)
     parser.add_argument("--tokens", type=int, nargs="+", default=[464])
@@ -128,9 +128,9 @@ def main(arguments: list[str] | None = None) -> None:
         params = load(given.weights)
         heads = params["wpe.weight"].shape[1] // given.head_size
         start = time.perf_counter()
-        found = generate(params, given.tokens, given.count, heads)
+        generated = generate(params, given.tokens, given.count, heads)
         seconds = time.perf_counter() - start
-    print(*found)
+    print(*generated)
     print(f"{given.count / seconds:.1f} tokens a second, {given.backend}")
 
 

@@ -28,7 +28,7 @@ class Size(NamedTuple):
     context: int = 128
 
 
-def text(most: int | None = None) -> bytes:
+def text(max_characters: int | None = None) -> bytes:
     """Return the documentation strings in ASCII, in the order of the files."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     found: list[str] = []
@@ -36,22 +36,22 @@ def text(most: int | None = None) -> bytes:
         nodes = [*ast.walk(ast.parse(path.read_bytes()))]
         docs = [ast.get_docstring(node) for node in nodes if isinstance(node, kinds)]
         found += filter(None, docs)
-        if most is not None and sum(map(len, found)) > most:
+        if max_characters is not None and sum(map(len, found)) > max_characters:
             break
-    return "\n\n".join(found).encode("ascii", "ignore")[:most]
+    return "\n\n".join(found).encode("ascii", "ignore")[:max_characters]
 
 
 def new_params(size: Size, seed: int) -> Any:
     """Return random parameters, scaled as in GPT-2 (Radford et al., 2019)."""
     keys = iter(pg.random.split(pg.random.key(seed), 2 + 4 * size.layers))
     n = size.width
-    last = 0.02 / (2 * size.layers) ** 0.5
+    output_stddev = 0.02 / (2 * size.layers) ** 0.5
 
     def normal(rows: int, columns: int, stddev: float = 0.02) -> pg.Tensor:
         return pg.random.normal((rows, columns), stddev=stddev, seed=next(keys))
 
-    shapes = {"qkv": (n, 3 * n, 0.02), "out": (n, n, last)}
-    shapes |= {"up": (n, 4 * n, 0.02), "down": (4 * n, n, last)}
+    shapes = {"qkv": (n, 3 * n, 0.02), "out": (n, n, output_stddev)}
+    shapes |= {"up": (n, 4 * n, 0.02), "down": (4 * n, n, output_stddev)}
     layers = []
     for _ in range(size.layers):
         layer: Any = {"norms": [pg.ones(n), pg.ones(n)]}
@@ -63,12 +63,12 @@ def new_params(size: Size, seed: int) -> Any:
 
 
 def dense(layer: Any, x: pg.Tensor) -> pg.Tensor:
-    """Return a dense layer of ``x``."""
+    """Apply a dense layer to ``x``."""
     return x @ layer["w"] + layer["b"]
 
 
 def block(layer: Any, x: pg.Tensor, heads: int) -> pg.Tensor:
-    """Return a layer of the transformer: attention, then a network of each position."""
+    """Apply a transformer layer: attention, then a dense network at each position."""
     batch, length, width = x.shape
     qkv = dense(layer["qkv"], pg.layer_norm(x, layer["norms"][0]))
     qkv = pg.reshape(qkv, (batch, length, 3, heads, width // heads))
@@ -96,15 +96,15 @@ def loss_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
     return pg.losses.sparse_softmax_cross_entropy(codes[:, 1:], logits)
 
 
-def rows_of(size: Size, most: int | None) -> Any:
+def rows_of(size: Size, max_characters: int | None) -> Any:
     """Return the text as rows of codes, each with the next character."""
-    codes = np.frombuffer(text(most), np.uint8).astype(np.int32)
+    codes = np.frombuffer(text(max_characters), np.uint8).astype(np.int32)
     starts = np.arange((len(codes) - 1) // size.context) * size.context
     return codes[starts[:, None] + np.arange(size.context + 1)]
 
 
 def rate_of(steps: int) -> Any:
-    """Return the learning rate of each step."""
+    """Return the schedule of the learning rate."""
     return pt.schedules.warmup(pt.schedules.cosine(1e-3, max(1, steps - 50), 1e-4), 50)
 
 
@@ -115,23 +115,25 @@ def optimizer_of(steps: int) -> pt.Optimizer:
     return pt.chain(pt.clip_by_global_norm(1.0), adamw)
 
 
-def fit(size: Size, steps: int, batch: int, most: int | None, **options: Any) -> Any:
+def fit(
+    size: Size, steps: int, batch: int, max_characters: int | None, **options: Any
+) -> Any:
     """Train; return the result of ``plugrad_train.fit``."""
     loss = lambda params, codes: loss_of(params, codes, size.heads)
-    batches = pt.Prefetch(pt.Batches(rows_of(size, most), batch, shuffle=0))
+    batches = pt.Prefetch(pt.Batches(rows_of(size, max_characters), batch, shuffle=0))
     params = new_params(size, 0)
     optimizer = optimizer_of(steps)
     return pt.fit(loss, params, optimizer, batches, steps=steps, **options)
 
 
 def sample(params: Any, size: Size, length: int, temperature: float = 0.8) -> str:
-    """Return text that the model writes after an empty line."""
+    """Return text that the model writes after a line break."""
     codes = [ord("\n")]
     predict = pg.jit(lambda params, codes: logits_of(params, codes, size.heads))
     for step in range(length):
-        last = codes[-size.context :]
-        padded = np.asarray([last + [0] * (size.context - len(last))], np.int32)
-        logits = predict(params, pg.asarray(padded))[:, len(last) - 1] / temperature
+        recent = codes[-size.context :]
+        padded = np.asarray([recent + [0] * (size.context - len(recent))], np.int32)
+        logits = predict(params, pg.asarray(padded))[:, len(recent) - 1] / temperature
         codes.append(int(pg.random.multinomial(logits, 1, seed=step)))
     return bytes(codes[1:]).decode("ascii")
 
@@ -141,7 +143,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--characters", type=int, help="how much of the text to use")
+    parser.add_argument(
+        "--characters", type=int, help="number of characters of the text to use"
+    )
     parser.add_argument("--size", type=int, nargs=4, default=Size(), help="see Size")
     parser.add_argument("--backend", default=pg.get_backend())
     parser.add_argument("--out", type=Path, default=Path("out/language_model"))
@@ -154,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
         options |= {"resume": True, "progress": True}
         fitted = fit(size, given.steps, batch, given.characters, **options)
         print(sample(fitted.params, size, 500))
-    if fitted.history:  # it was not complete before
+    if fitted.history:  # empty if the training was already complete
         first, last = fitted.history[0], fitted.history[-1]
         speed = (last["step"] - first["step"]) * batch * size.context
         speed /= max(last["seconds"] - first["seconds"], 1e-9)

@@ -38,15 +38,15 @@ from examples import efficientnet, photographs
 Array = np.ndarray[Any, np.dtype[Any]]
 Score = Callable[[pg.Tensor], pg.Tensor]  # of an image [height, width, 3]
 
-MEAN = np.array([0.485, 0.456, 0.406], np.float32)  # of the pixels of ImageNet
+MEAN = np.array([0.485, 0.456, 0.406], np.float32)  # of ImageNet's pixels
 STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 class Network(NamedTuple):
     """A function that returns class scores, the class names, and the image size.
 
-    Without a size, photographs are ``height`` high. ``logits`` says that the softmax of
-    the scores is the probability of each class.
+    Without a size, photographs are ``height`` high. ``logits`` tells whether the
+    softmax of the scores is the probability of each class.
     """
 
     scores: Score
@@ -66,9 +66,9 @@ class Row(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name of the class and its probability, if the network states one."""
-        known = self.probability is not None
-        return f"{self.name} {self.probability:.0%}" if known else self.name
+        """The name of the class and its probability, if the network gives one."""
+        has_probability = self.probability is not None
+        return f"{self.name} {self.probability:.0%}" if has_probability else self.name
 
 
 # --- four maps -------------------------------------------------------------------
@@ -89,8 +89,10 @@ def integrated(score: Score, image: Array, steps: int = 24) -> Array:
     """Return the integrated gradients along a straight path from a blurred image."""
     path_vector = image - blurred(image)
     total = np.zeros_like(image)
-    for part in (np.arange(steps, dtype=np.float32) + 0.5) / steps:
-        total += pg.grad(score)(pg.asarray(image - (1 - part) * path_vector)).numpy()
+    for fraction in (np.arange(steps, dtype=np.float32) + 0.5) / steps:
+        total += pg.grad(score)(
+            pg.asarray(image - (1 - fraction) * path_vector)
+        ).numpy()
     return np.abs((total / steps * path_vector).sum(-1))
 
 
@@ -123,12 +125,12 @@ MAPS = {
 
 
 def blurred(image: Array, radius: int = 12) -> Array:
-    """Return the image blurred by three box filters, the edges repeated."""
+    """Return the image blurred by three box filters that repeat the edges."""
     width = 2 * radius + 1
     for axis in (0, 1) * 3:
-        around = [(0, 0)] * image.ndim
-        around[axis] = (radius + 1, radius)
-        sums = np.cumsum(np.pad(image, around, mode="edge"), axis, dtype=np.float64)
+        padding = [(0, 0)] * image.ndim
+        padding[axis] = (radius + 1, radius)
+        sums = np.cumsum(np.pad(image, padding, mode="edge"), axis, dtype=np.float64)
         first = np.split(sums, [-width], axis)[0]
         last = np.split(sums, [width], axis)[1]
         image = ((last - first) / width).astype(np.float32)
@@ -143,7 +145,7 @@ def enlarged(values: Array, size: tuple[int, int]) -> Array:
 
 
 def normalize_map(values: Array) -> Array:
-    """Return a smoothed map scaled to 0 to 1; its largest percent of values is cut."""
+    """Return a smoothed map scaled to 0 to 1; its largest 1 % is clipped."""
     values = blurred(values, 1)
     return np.clip(values / max(float(np.quantile(values, 0.99)), 1e-12), 0, 1)
 
@@ -159,14 +161,14 @@ def overlay(image: Array, values: Array, title: str) -> Array:
 
 
 def draw(rows: Sequence[Row], path: Path, width: int = 1100) -> None:
-    """Write a PNG of 256 colours with a row for each image: itself, then its maps."""
+    """Write a PNG of 256 colours; a row shows an image and its maps."""
     from matplotlib.figure import Figure
     from PIL import Image
 
     titles = ["photograph", *MAPS]
     heights = [row.image.shape[0] / row.image.shape[1] for row in rows]
-    across = width / 100 / len(titles)
-    size = (width / 100, across * sum(heights) + 0.3)
+    panel_width = width / 100 / len(titles)
+    size = (width / 100, panel_width * sum(heights) + 0.3)
     figure = Figure(figsize=size)
     figure.set_layout_engine("constrained", w_pad=0.01, h_pad=0.02, hspace=0, wspace=0)
     lines = figure.subplots(
@@ -185,8 +187,8 @@ def draw(rows: Sequence[Row], path: Path, width: int = 1100) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
     with Image.open(path) as image:
-        whole = image.convert("RGB")
-    whole.quantize(palette=whole.quantize(256)).save(path, optimize=True)
+        rgb = image.convert("RGB")
+    rgb.quantize(palette=rgb.quantize(256)).save(path, optimize=True)
 
 
 # --- the network and the command line ----------------------------------------------
@@ -205,9 +207,9 @@ def load_pretrained_network() -> Network | None:
 
 def train_network(steps: int) -> Network:
     """Return the network of ``photographs.py``, trained on random crops."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     params, accuracy = photographs.train(steps)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     print(f"{steps} steps in {seconds:.0f} s; {accuracy:.1%} of new crops are right")
 
     def score(image: pg.Tensor) -> pg.Tensor:  # without the background
@@ -235,7 +237,7 @@ def load_onnx_network(path: Path) -> Network:
 
 
 def choose_network(model: Path | None, *, train: bool, steps: int) -> Network:
-    """Return the ONNX model, or the pretrained network, or one that is trained here."""
+    """Return the ONNX network, the pretrained one, or a small one trained here."""
     if model:
         return load_onnx_network(model)
     network = None if train else load_pretrained_network()
@@ -259,7 +261,7 @@ def explain_image(network: Network, image: Array) -> Row:
 
 
 def share_in_box(values: Array, box: tuple[float, float, float, float]) -> float:
-    """Return the part of a map that is in the box of the object."""
+    """Return the share of a map that lies in the box of the object."""
     (height, width), (left, top, right, bottom) = values.shape, box
     rows = slice(int(top * height), int(bottom * height))
     columns = slice(int(left * width), int(right * width))
@@ -267,7 +269,7 @@ def share_in_box(values: Array, box: tuple[float, float, float, float]) -> float
 
 
 def print_shares(rows: Sequence[Row]) -> None:
-    """Print which part of each map is in the box, beside the area of the box."""
+    """Print the share of each map that lies in the box, and the area of the box."""
     print("share in the box of the object")
     print(f"{'':14}{'area':>6}", *MAPS, sep="  ")
     for photo, row in zip(photographs.PHOTOS, rows, strict=True):
@@ -279,18 +281,22 @@ def print_shares(rows: Sequence[Row]) -> None:
         print(f"{photo.name:14}{area:6.0%}", *shares, sep="  ")
 
 
-def difference(one: Array, other: Array) -> float:
+def difference(a: Array, b: Array) -> float:
     """Return the largest difference of two maps, relative to the largest value."""
-    return float(np.abs(one - other).max() / max(np.abs(one).max(), 1e-12))
+    return float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-12))
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
     """Read the options, compute and draw the maps; return the rows of each backend."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--backends", nargs="+", default=["cpu", "wasm", "opencl"])
-    parser.add_argument("--train", action="store_true", help="a small network, here")
-    parser.add_argument("--steps", type=int, default=500, help="of training")
-    parser.add_argument("--model", type=Path, help="a network of ONNX")
+    parser.add_argument(
+        "--train", action="store_true", help="train a small network here"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=500, help="number of training steps"
+    )
+    parser.add_argument("--model", type=Path, help="an ONNX network")
     parser.add_argument("--images", type=Path, nargs="+", help="your photographs")
     parser.add_argument("--out", type=Path, default=Path("out/look_inside.png"))
     options = parser.parse_args(arguments)
@@ -303,20 +309,20 @@ def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
     found = {}
     for name in options.backends:
         with pg.use_backend(name):
-            began = time.perf_counter()
+            start = time.perf_counter()
             explain_image(network, images[0])  # the first call loads and compiles
-            first_image = time.perf_counter() - began
-            began = time.perf_counter()
+            first_image = time.perf_counter() - start
+            start = time.perf_counter()
             found[name] = [explain_image(network, image) for image in images]
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         print(f"{name}: {len(images)} images in {seconds:.1f} s", end="")
         print(f", after a first one in {first_image:.1f} s")
     first = found[options.backends[0]]
     print("classes:", ", ".join(row.label for row in first))
     for name in options.backends[1:]:
         pairs = list(zip(first, found[name], strict=True))
-        worst = max(difference(a.maps[m], b.maps[m]) for a, b in pairs for m in MAPS)
-        print(f"{name}: maps within {worst:.1e} of those of {options.backends[0]}")
+        largest = max(difference(a.maps[m], b.maps[m]) for a, b in pairs for m in MAPS)
+        print(f"{name}: maps within {largest:.1e} of those of {options.backends[0]}")
     if not options.images:
         print_shares(first)
     draw(first, options.out)

@@ -37,7 +37,7 @@ class Photo(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """The file, in the installed package."""
+        """The path of the file in the installed package."""
         found = find_spec(self.package)
         if found is None or found.origin is None:
             raise FileNotFoundError(
@@ -64,7 +64,7 @@ def read(
 ) -> Array:
     """Return a photograph as float32 ``[height, width, 3]``, from 0 to 1.
 
-    Without a size, it is ``height`` high, or ``HEIGHT``, and its width is a multiple
+    Without a size, the height is ``height`` or ``HEIGHT``, and the width is a multiple
     of 8.
     """
     from PIL import Image
@@ -78,13 +78,13 @@ def read(
 
 @cache
 def at_height(photo: Photo, height: int) -> Array:
-    """Return one of our photographs, so high: ``crop`` takes it often."""
+    """Return a photograph at a height; cached, because ``crop`` reads it often."""
     _, width, _ = read(photo.file).shape
     return read(photo.file, (height, width * height // HEIGHT))
 
 
 def crop(rng: np.random.Generator) -> tuple[Array, int]:
-    """Return a random crop, and its class: what is at its centre."""
+    """Return a random crop, and the class of the object at its centre."""
     while True:
         index = int(rng.integers(len(PHOTOS)))
         left, top, right, bottom = PHOTOS[index].box
@@ -95,9 +95,9 @@ def crop(rng: np.random.Generator) -> tuple[Array, int]:
         down = (y + CROP / 2) / image.shape[0]
         u = 2 * (across - left) / (right - left) - 1  # the object is an ellipse
         v = 2 * (down - top) / (bottom - top) - 1
-        far = math.hypot(u, v)
-        if far < 0.9 or far > 1.2:  # no crops at the edge of the object
-            inside = far < 1
+        distance = math.hypot(u, v)
+        if distance < 0.9 or distance > 1.2:  # no crops at the edge of the object
+            inside = distance < 1
             if inside or rng.random() < 0.5:
                 return image[y : y + CROP, x : x + CROP], (index + 1) * inside
 
@@ -157,8 +157,8 @@ def train(steps: int, *, batch: int = 32, seed: int = 0) -> tuple[Params, float]
     params = new_params(seed)
     state = step.optimizer.init(params)
     for images, labels in batches(rng, steps, batch):
-        some = pg.asarray(images), pg.asarray(labels)
-        params, state, _ = step.run(params, state, some)
+        batch_of_crops = pg.asarray(images), pg.asarray(labels)
+        params, state, _ = step.run(params, state, batch_of_crops)
     images, labels = next(batches(rng, 1, 256))
     guesses = pg.argmax(logits_of(params, pg.asarray(images)), axis=-1).numpy()
     return params, float(np.mean(guesses == labels))

@@ -30,19 +30,19 @@ Event = dict[str, Any]
 
 
 def profiled(backend: str, steps: int = 120) -> tuple[str, list[Event]]:
-    """Return the table and the trace of the fastest of some steps of 32 images."""
+    """Return the table and the trace of the fastest step of 32 images."""
     rng = np.random.default_rng(0)
     data = digits.load(0)
     with pg.use_backend(backend), tempfile.TemporaryDirectory() as folder:
         weights = digits.new_weights(rng)
         training = digits.train(weights, data.images, data.labels, rng, epochs=3)
-        seen = []
+        profiles = []
         for _ in range(steps):
             with pg.profile() as p:
                 count, _ = next(training)
             if count == 32:  # the last batch of an epoch is smaller
-                seen.append(p)
-        best = min(seen, key=lambda p: p.seconds)
+                profiles.append(p)
+        best = min(profiles, key=lambda p: p.seconds)
         path = Path(folder) / "trace.json"
         best.to_chrome_trace(path)
         return str(best), json.loads(path.read_text())["traceEvents"]
@@ -88,7 +88,7 @@ def draw(events: Sequence[Event], title: str, path: Path) -> None:
     deepest = max(rows(spans))
     height = 1.2 + 0.6 * deepest
     figure = Figure(figsize=(13, 1.8 + height), layout="constrained")
-    runs, held = figure.subplots(2, 1, sharex=True, height_ratios=[height, 0.7])
+    runs, memory = figure.subplots(2, 1, sharex=True, height_ratios=[height, 0.7])
     colour = colours(spans)
     draw_runs(runs, spans, colour)
     runs.invert_yaxis()
@@ -97,8 +97,8 @@ def draw(events: Sequence[Event], title: str, path: Path) -> None:
     figure.legend(handles=keys, loc="outside lower center", ncols=7, fontsize=8)
     counts = [(e["ts"], e["args"]["bytes"]) for e in events if e["ph"] == "C"]
     times = [(ts - begin) / 1e3 for ts, _ in counts]
-    held.fill_between(times, [n / 1e6 for _, n in counts], step="post", color=OTHER)
-    held.set(xlabel="ms", ylabel="MB held", xlim=(0, (end - begin) / 1e3))
+    memory.fill_between(times, [n / 1e6 for _, n in counts], step="post", color=OTHER)
+    memory.set(xlabel="ms", ylabel="MB held", xlim=(0, (end - begin) / 1e3))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
 
@@ -111,14 +111,14 @@ def draw_runs(axis: Any, spans: Sequence[Event], colour: Mapping[str, str]) -> N
     end = max(e["ts"] + e["dur"] for e in spans)
     for e, depth in zip(spans, rows(spans), strict=True):
         start = (e["ts"] - begin) / 1e3
-        wide = e["dur"] / 1e3
+        width = e["dur"] / 1e3
         fill = TRANSFERS.get(e["cat"]) or colour.get(e["name"], OTHER)
         hatch = "" if e["cat"] in (*TRANSFERS, "implementation") else "///"
         style = {"color": fill, "edgecolor": "white", "linewidth": 0.2, "hatch": hatch}
-        axis.barh(depth, wide, left=start, height=0.92, **style)
+        axis.barh(depth, width, left=start, height=0.92, **style)
         if e["dur"] > 0.007 * (len(e["name"]) + 1) * (end - begin):
             text = {"ha": "center", "va": "center", "fontsize": 8}
-            label = axis.text(start + wide / 2, depth, e["name"], **text)
+            label = axis.text(start + width / 2, depth, e["name"], **text)
             label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
@@ -131,8 +131,8 @@ def legend(colour: Mapping[str, str], kinds: set[str]) -> list[Any]:
     for kind, fill in TRANSFERS.items():
         if kind in kinds:
             keys.append(Patch(color=fill, label=kind))
-    for how in sorted(kinds - {*TRANSFERS, "implementation"}):
-        keys.append(Patch(facecolor=OTHER, edgecolor="white", hatch="///", label=how))
+    for kind in sorted(kinds - {*TRANSFERS, "implementation"}):
+        keys.append(Patch(facecolor=OTHER, edgecolor="white", hatch="///", label=kind))
     return keys
 
 

@@ -1,7 +1,7 @@
-"""Write random weights under the names and in the shapes of GPT-2 or ViT-B/16.
+"""Write random weights with the names and shapes of GPT-2 or ViT-B/16.
 
-The files show how fast ``gpt2.py`` and ``vit.py`` are, and which file format they read.
-The answers have no meaning::
+With these files, one can time ``gpt2.py`` and ``vit.py`` and see which file format they
+read. The answers have no meaning::
 
     python -m examples.random_weights gpt2 gpt2.safetensors
     python -m examples.random_weights vit vit.safetensors
@@ -17,7 +17,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def gpt2(layers: int = 12, width: int = 768, context: int = 1024) -> Shapes:
-    """Return the shapes of GPT-2; those of the smallest one by default."""
+    """Return the shapes of GPT-2; by default those of the smallest model."""
     shapes: Shapes = {"wte.weight": (50257, width), "wpe.weight": (context, width)}
     dense = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1)}
     dense |= {"mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
@@ -31,13 +31,13 @@ def gpt2(layers: int = 12, width: int = 768, context: int = 1024) -> Shapes:
 
 
 def vit(layers: int = 12, width: int = 768, image: int = 224, size: int = 16) -> Shapes:
-    """Return the shapes of ViT with 1,000 classes; those of ViT-B/16 by default."""
-    start = "vit.embeddings"
+    """Return the shapes of ViT with 1,000 classes; by default those of ViT-B/16."""
+    prefix = "vit.embeddings"
     shapes: Shapes = {
-        f"{start}.cls_token": (1, 1, width),
-        f"{start}.position_embeddings": (1, (image // size) ** 2 + 1, width),
-        f"{start}.patch_embeddings.projection.weight": (width, 3, size, size),
-        f"{start}.patch_embeddings.projection.bias": (width,),
+        f"{prefix}.cls_token": (1, 1, width),
+        f"{prefix}.position_embeddings": (1, (image // size) ** 2 + 1, width),
+        f"{prefix}.patch_embeddings.projection.weight": (width, 3, size, size),
+        f"{prefix}.patch_embeddings.projection.bias": (width,),
         "classifier.weight": (1000, width),
         "classifier.bias": (1000,),
     }
@@ -60,7 +60,7 @@ def norm_shapes(norms: list[str], width: int) -> Shapes:
 
 
 def write(shapes: Shapes, path: Path) -> None:
-    """Write normal numbers of deviation 0.02, and ones for the scales of norms."""
+    """Write normal numbers with deviation 0.02, and ones for the scales of norms."""
     rng = np.random.default_rng(0)
     tensors = {}
     for name, shape in shapes.items():

@@ -28,7 +28,7 @@ BATCH = 32
 
 
 class Training:
-    """The parameters, the optimizer and the step."""
+    """The parameters, the optimizer and the training step."""
 
     def __init__(self, data: digits.Split, epochs: int, seed: int, zero: bool) -> None:
         self.data, self.key = data, pg.random.key(seed)
@@ -39,14 +39,14 @@ class Training:
         self.params = mpi.broadcast_parameters(params)
         self.state = self.optimizer.init(self.params)
         gradients = pg.value_and_grad(digits.loss_of)
-        if not zero:  # else the optimizer averages them
+        if not zero:  # with zero, the optimizer averages them
             gradients = mpi.data_parallel(gradients)
         update = self.optimizer.update
 
         @pg.jit
         def step(params: Any, state: Any, images: Any, labels: Any, key: Any) -> Any:
-            moved = train_digits.shifted(images, key)
-            images, labels = mpi.shard((moved, labels))
+            augmented = train_digits.shifted(images, key)
+            images, labels = mpi.shard((augmented, labels))
             loss, grads = gradients(params, images, labels)
             params, state = update(grads, state, params)
             return params, state, loss
@@ -63,7 +63,7 @@ class Training:
         return float(mpi.average(loss).item())
 
     def save(self, checkpoints: mpi.Checkpoints) -> None:
-        """Save after an epoch; the ranks have the state together."""
+        """Save after an epoch; with zero, gather the state from all ranks."""
         state = self.state
         if isinstance(self.optimizer, mpi.Sharded):
             state = self.optimizer.gather(state, self.params)

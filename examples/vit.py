@@ -23,7 +23,7 @@ def load(path: Path) -> dict[str, pg.Tensor]:
     """Return the parameters by name.
 
     PyTorch stores dense layers as ``[outputs, inputs]``, and filters with channels
-    first; both are transposed once, here.
+    first; this function transposes both.
     """
     params = pg.load(path)
     for name, x in params.items():
@@ -35,12 +35,12 @@ def load(path: Path) -> dict[str, pg.Tensor]:
 
 
 def dense(params: Params, name: str, x: pg.Tensor) -> pg.Tensor:
-    """Return a dense layer."""
+    """Apply a dense layer."""
     return x @ params[f"{name}.weight"] + params[f"{name}.bias"]
 
 
 def norm(params: Params, name: str, x: pg.Tensor) -> pg.Tensor:
-    """Return a layer norm."""
+    """Apply a layer norm."""
     scale = params[f"{name}.weight"]
     offset = params[f"{name}.bias"]
     return pg.layer_norm(x, scale, offset, epsilon=EPSILON)
@@ -59,7 +59,7 @@ def embed(params: Params, images: pg.Tensor) -> pg.Tensor:
 
 
 def attention(params: Params, name: str, x: pg.Tensor, heads: int) -> pg.Tensor:
-    """Return the self-attention: a mean of all values for each position."""
+    """Return the self-attention: at each position, a weighted mean of all values."""
     batch, length, width = x.shape
     shape = (batch, length, heads, width // heads)
     q, k, v = (
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
         heads = params["vit.embeddings.cls_token"].shape[-1] // given.head_size
         image = pg.asarray(np.load(given.image).astype(np.float32)[None])
         predict = pg.jit(lambda image: pg.softmax(logits_of(params, image, heads)))
-        predict(image)  # which records
+        predict(image)  # records
         start = time.perf_counter()
         found = predict(image)[0].numpy()
         seconds = time.perf_counter() - start

@@ -1,6 +1,6 @@
 """Train one model on every backend from the same start, and compare the curves.
 
-The program is the same for all of them. The weights, the order of the batches and the
+The program is the same for all backends. The weights, the order of the batches and the
 dropout come from seeds, which give the same numbers on every backend. Only the last
 bits of sums differ, because each backend adds in a different order::
 
@@ -63,9 +63,9 @@ def curve(data: tuple[Array, Array], epochs: int) -> Array:
     state = step.optimizer.init(params)
     for _ in range(epochs):
         for x, y in batches:
-            keyed = pg.random.fold_in(key, len(losses))
+            step_key = pg.random.fold_in(key, len(losses))
             batch = pg.asarray(x), pg.asarray(y)
-            params, state, value = step.run(params, state, batch, keyed)
+            params, state, value = step.run(params, state, batch, step_key)
             losses.append(value.item())
     return np.array(losses)
 
@@ -78,13 +78,13 @@ def draw(curves: dict[str, Array], path: Path) -> None:
     left, right = figure.subplots(1, 2)
     (first, reference), *others = curves.items()
     for i, (name, losses) in enumerate(curves.items()):
-        width = 2 * (len(curves) - i) - 1  # all can be seen, one over the other
+        width = 2 * (len(curves) - i) - 1  # so that no curve hides another
         left.semilogy(losses, lw=width, label=name, color=f"C{i}")
     left.set(xlabel="step", ylabel="loss")
     left.legend(frameon=False)
     for i, (name, losses) in enumerate(others, 1):
-        apart = np.abs(losses - reference) / reference
-        right.semilogy(np.maximum(apart, 1e-9), ".", ms=3, label=name, color=f"C{i}")
+        error = np.abs(losses - reference) / reference
+        right.semilogy(np.maximum(error, 1e-9), ".", ms=3, label=name, color=f"C{i}")
     right.set(xlabel="step", ylabel=f"relative difference to {first}", ylim=(1e-9, 1))
     right.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +108,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Array]:
                 curves[name] = curve(data, epochs)
                 times.append(time.perf_counter())
         start, rest = np.diff(times)
-        apart = np.abs(curves[name] / curves[options.backends[0]] - 1).max()
+        error = np.abs(curves[name] / curves[options.backends[0]] - 1).max()
         first, last = curves[name][[0, -1]]
-        print(f"{name:7}  {first:10.6f}  {last:9.6f}  {apart:18.1e}", end="")
+        print(f"{name:7}  {first:10.6f}  {last:9.6f}  {error:18.1e}", end="")
         print(f"  {start:9.2f} s  {rest:6.2f} s")
     draw(curves, options.out)
     return curves

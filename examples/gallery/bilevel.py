@@ -2,10 +2,10 @@
 
 The inner problem is logistic regression with a weight decay for each feature. Newton's
 method solves it with Hessian-vector products; the Hessian is never formed. The outer
-problem is to choose the decays by the loss on other data. ``custom_grad`` gives its
-gradient by the implicit function theorem: one linear system, in place of a gradient
-through all iterations. The data are the tumours of scikit-learn, with 20 more features
-that are noise::
+problem is to choose the decays by the loss on validation data. ``custom_grad`` defines
+its gradient by the implicit function theorem: it solves one linear system instead of
+differentiating through all iterations. The data set is scikit-learn's breast cancer
+data, with 20 noise features added::
 
     pip install scikit-learn matplotlib
     python examples/gallery/bilevel.py
@@ -29,7 +29,7 @@ FEATURES, NOISE = 30, 20
 
 
 def load() -> tuple[Data, Data, Data]:
-    """Return features and labels of -1 and 1, for three uses."""
+    """Return features, and labels -1 or 1: for training, validation and tests."""
     from sklearn.datasets import load_breast_cancer
 
     x, y = load_breast_cancer(return_X_y=True)
@@ -68,13 +68,13 @@ def conjugate_gradients(product: Product, b: pg.Tensor, steps: int = 60) -> pg.T
         q = product(p)
         rate = size / pg.sum(p * q)
         x, r = x + rate * p, r - rate * q
-        last, size = size, pg.sum(r * r)
-        p = r + size / last * p
+        previous, size = size, pg.sum(r * r)
+        p = r + size / previous * p
     return x
 
 
 def solve(decays: pg.Tensor, data: Data, newton_steps: int = 12) -> pg.Tensor:
-    """Return the weights that minimize the objective; nothing is differentiated."""
+    """Return the weights that minimize the objective, by Newton's method."""
     w = pg.zeros_like(decays)
     for _ in range(newton_steps):
         f = lambda w: objective(w, decays, data)
@@ -103,8 +103,8 @@ def trained(decays: pg.Tensor, data: Data) -> pg.Tensor:
 def best_equal(train: Data, validation: Data) -> pg.Tensor:
     """Return the best of ten equal decays, by the loss on the validation data."""
     grid = np.linspace(np.log(1e-4), np.log(1e-1), 10)
-    tried = [pg.full(FEATURES + NOISE, value, dtype="float64") for value in grid]
-    return min(tried, key=lambda d: loss(trained(d, train), validation).item())
+    candidates = [pg.full(FEATURES + NOISE, value, dtype="float64") for value in grid]
+    return min(candidates, key=lambda d: loss(trained(d, train), validation).item())
 
 
 def draw(losses: Array, path: Path) -> None:

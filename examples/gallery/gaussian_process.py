@@ -1,8 +1,8 @@
-"""A Gaussian process on an OpenCL device, with a kernel of scikit-learn.
+"""A Gaussian process on an OpenCL device, with a scikit-learn kernel.
 
-scikit-learn computes ``rbf_kernel`` with the functions of its argument, by the array
-API standard. Here the argument is a tensor of plugrad, so the kernel runs on the
-backend, and gradients of the likelihood go through scikit-learn to the length scale::
+By the array API standard, scikit-learn computes ``rbf_kernel`` with the array library
+of its argument. Here the argument is a plugrad tensor, so the kernel runs on the
+backend, and gradients of the likelihood flow through scikit-learn to the length scale::
 
     pip install ./core ./plugins/cpu ./plugins/opencl ./plugins/train
     pip install scikit-learn matplotlib
@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["SCIPY_ARRAY_API"] = "1"  # before the import of SciPy
+os.environ["SCIPY_ARRAY_API"] = "1"  # must be set before SciPy is imported
 
 import numpy as np
 import plugrad as pg
@@ -68,14 +68,14 @@ def loss(params: Params, x: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
 def predict(params: Params, x: pg.Tensor, y: pg.Tensor, new: pg.Tensor) -> Prediction:
     """Return the prediction at new points."""
     root = factor(params, x)
-    across = pg.linalg.solve(root, covariance(params, x, new))
-    mean = across.T @ pg.linalg.solve(root, y[:, None])[:, 0]
-    variance = pg.exp(2 * params["amplitude"]) - pg.sum(across * across, axis=0)
+    cross = pg.linalg.solve(root, covariance(params, x, new))
+    mean = cross.T @ pg.linalg.solve(root, y[:, None])[:, 0]
+    variance = pg.exp(2 * params["amplitude"]) - pg.sum(cross * cross, axis=0)
     return Prediction(mean.numpy(), pg.sqrt(pg.maximum(variance, 0.0)).numpy())
 
 
 def fit(x: pg.Tensor, y: pg.Tensor, steps: int) -> tuple[Params, list[float]]:
-    """Return the parameters of the largest likelihood, and the losses."""
+    """Return the parameters that maximize the likelihood, and the losses."""
     params = {name: pg.asarray(0.0) for name in ("length", "amplitude", "noise")}
     optimizer = pt.adam(0.1)
     losses = []

@@ -1,10 +1,10 @@
 """Train with differential privacy: clip the gradient of each example, then add noise.
 
 ``pg.vmap(pg.grad(loss))`` gives the gradients of all examples at once (Abadi et al.,
-arXiv:1607.00133). Each step takes all examples, so the budget is that of as many
-Gaussian mechanisms (Bun and Steinke, arXiv:1605.02065): with noise ``sigma`` times the
-clipping norm, ``n`` steps have ``rho = n / (2 sigma²)``, and ``epsilon = rho + 2
-sqrt(rho log(1 / delta))``::
+arXiv:1607.00133). Each step uses all examples, so ``n`` steps are ``n`` Gaussian
+mechanisms (Bun and Steinke, arXiv:1605.02065). With noise ``sigma`` times the clipping
+norm, their budget is ``epsilon = rho + 2 sqrt(rho log(1 / delta))``, where ``rho = n /
+(2 sigma²)``::
 
     pip install scikit-learn matplotlib
     python examples/gallery/privacy.py
@@ -29,7 +29,7 @@ CLIP = 1.0
 
 
 def load() -> list[Array]:
-    """Return digits ``[n, 64]`` and those held out, and the labels of both."""
+    """Return training and test digits ``[n, 64]``, and the labels of both."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -49,7 +49,7 @@ def new_params() -> Params:
 
 
 def logits_of(params: Params, x: pg.Tensor) -> pg.Tensor:
-    """Return the logits of one example, or of many."""
+    """Return the logits of one example or of a batch."""
     hidden = pg.relu(x @ params["w1"] + params["b1"])
     return hidden @ params["w2"] + params["b2"]
 
@@ -61,7 +61,7 @@ def loss(params: Params, x: pg.Tensor, label: pg.Tensor) -> pg.Tensor:
 
 
 def private(grads: Params, sigma: float, key: pg.Tensor) -> tuple[Params, pg.Tensor]:
-    """Return the sum of clipped gradients with noise, and the norms before."""
+    """Return the noisy sum of clipped gradients, and the norms before clipping."""
     squares = [pg.sum(pg.square(g), axis=range(1, g.ndim)) for g in grads.values()]
     norms = pg.sqrt(sum(squares[1:], squares[0]))
     factors = pg.minimum(CLIP / norms, 1.0)
@@ -79,30 +79,30 @@ def train(
 ) -> tuple[Params, list[Array]]:
     """Return the parameters, and the norms of the gradients at each step."""
     images, labels = pg.asarray(x), pg.asarray(y)
-    each = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))
-    params, key, seen = new_params(), pg.random.key(0), []
+    example_grads = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))
+    params, key, all_norms = new_params(), pg.random.key(0), []
     for step in range(steps):
         grads, norms = private(
-            each(params, images, labels), sigma, pg.random.fold_in(key, step)
+            example_grads(params, images, labels), sigma, pg.random.fold_in(key, step)
         )
         params = {k: w - rate / len(x) * grads[k] for k, w in params.items()}
-        seen.append(norms.numpy())
-    return params, seen
+        all_norms.append(norms.numpy())
+    return params, all_norms
 
 
 def epsilon(sigma: float, steps: int) -> float:
-    """Return the budget of so many steps, for ``DELTA``."""
+    """Return the privacy budget of a number of steps, for ``DELTA``."""
     rho = steps / (2 * sigma**2) if sigma else math.inf
     return rho + 2 * math.sqrt(rho * math.log(1 / DELTA))
 
 
 def speed(x: Array, y: Array) -> tuple[float, float]:
-    """Return the seconds of the gradients of 100 examples, at once and in a loop."""
+    """Return the seconds for the gradients of 100 examples, at once and in a loop."""
     images, labels, params = pg.asarray(x[:100]), pg.asarray(y[:100]), new_params()
-    each = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))
+    example_grads = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))
     loop = lambda: [pg.grad(loss)(params, images[i], labels[i]) for i in range(100)]
     timed = lambda f: min(timeit.repeat(f, number=1, repeat=3))
-    return timed(lambda: each(params, images, labels)), timed(loop)
+    return timed(lambda: example_grads(params, images, labels)), timed(loop)
 
 
 def draw(rows: list[list[float]], norms: list[Array], path: Path) -> None:
@@ -132,8 +132,8 @@ def main(arguments: list[str] | None = None) -> list[list[float]]:
     parser.add_argument("--out", type=Path, default=Path("out/privacy.png"))
     options = parser.parse_args(arguments)
     x, test_x, y, test_y = load()
-    once, loop = speed(x, y)
-    print(f"gradients of 100 examples: {1e3 * once:.1f} ms, in a loop {1e3 * loop:.1f}")
+    fast, loop = speed(x, y)
+    print(f"gradients of 100 examples: {1e3 * fast:.1f} ms, in a loop {1e3 * loop:.1f}")
     print("noise  epsilon  accuracy")
     rows = []
     for sigma in NOISES:

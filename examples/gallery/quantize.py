@@ -2,13 +2,13 @@
 
 Rounding has the derivative 0, so a network that rounds its weights does not learn. The
 gradient pack ``straight_through`` replaces the gradient of the kernel Round by the
-identity, in a block; the network stays as it is::
+identity, in a block; the network does not change::
 
     pip install ./core ./plugins/cpu ./plugins/train ./examples/gradient_packs
     pip install scikit-learn matplotlib
     python examples/gallery/quantize.py
 
-The data are the 1,797 digits of scikit-learn, of which a fifth is held out.
+The data are the 1,797 digits of scikit-learn; a fifth of them is held out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BITS = (2, 3, 4, 8)
 
 
 def load() -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Return pixels ``[n, 64]`` and labels, to train with and to test with."""
+    """Return pixels ``[n, 64]`` and labels, for training and for tests."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -40,7 +40,7 @@ def load() -> tuple[tuple[Array, Array], tuple[Array, Array]]:
 
 
 def quantized(w: pg.Tensor, bits: int | None) -> pg.Tensor:
-    """Return weights of ``2**bits - 1`` different values, spread evenly around 0."""
+    """Return weights rounded to ``2**bits - 1`` evenly spaced values around 0."""
     if bits is None:
         return w
     step = pg.stop_gradient(pg.max(pg.abs(w))) / (2 ** (bits - 1) - 1)
@@ -67,7 +67,7 @@ def new_params(hidden: int = 24) -> Params:
 def train(
     bits: int | None, data: tuple[Array, Array], epochs: int, start: Params
 ) -> Params:
-    """Return the parameters after training with weights of so many bits."""
+    """Return the parameters after training with quantized weights."""
 
     def loss(params: Params, batch: Any) -> pg.Tensor:
         x, y = batch
@@ -79,7 +79,7 @@ def train(
 
 
 def accuracy(params: Params, data: tuple[Array, Array], bits: int | None) -> float:
-    """Return the accuracy on the data with weights of so many bits."""
+    """Return the accuracy on the data with quantized weights."""
     guesses = pg.argmax(logits_of(params, pg.asarray(data[0]), bits), axis=-1)
     return float(np.mean(guesses.numpy() == data[1]))
 
@@ -87,12 +87,12 @@ def accuracy(params: Params, data: tuple[Array, Array], bits: int | None) -> flo
 def compare(epochs: int, show: Callable[[str], None] = print) -> list[list[float]]:
     """Print a row for each number of bits, and return the rows."""
     data, test = load()
-    floats = train(None, data, epochs, new_params())
-    show(f"float32 weights: accuracy {accuracy(floats, test, None):.1%}")
+    float_params = train(None, data, epochs, new_params())
+    show(f"float32 weights: accuracy {accuracy(float_params, test, None):.1%}")
     show("bits  rounded afterwards  trained, derivative  trained, straight-through")
     rows = []
     for bits in BITS:
-        afterwards = accuracy(floats, test, bits)
+        afterwards = accuracy(float_params, test, bits)
         plain = accuracy(train(bits, data, epochs, new_params()), test, bits)
         with pg.use_gradients("straight_through", kernels=["Round"]):
             trained = train(bits, data, epochs, new_params())
@@ -109,14 +109,14 @@ def draw(rows: list[list[float]], path: Path) -> None:
     axis = figure.subplots()
     names = ("rounded afterwards", "trained, derivative of round", "straight-through")
     colours = ("tab:gray", "tab:orange", "tab:blue")
-    places = np.arange(len(rows))
+    positions = np.arange(len(rows))
     for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
         heights = [100 * row[i + 1] for row in rows]
         bars = axis.bar(
-            places + (i - 1) * 0.27, heights, 0.25, label=name, color=colour
+            positions + (i - 1) * 0.27, heights, 0.25, label=name, color=colour
         )
         axis.bar_label(bars, fmt="%.0f", fontsize=9)
-    axis.set_xticks(places, [f"{row[0]} bits" for row in rows])
+    axis.set_xticks(positions, [f"{row[0]} bits" for row in rows])
     axis.set(ylabel="accuracy in percent", ylim=(0, 110))
     axis.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=3, frameon=False)

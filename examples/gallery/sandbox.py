@@ -1,8 +1,8 @@
 """Run an untrusted kernel in a sandbox, and print the error of each failure.
 
-``untrusted.c`` doubles its input, and then misbehaves as its attribute says: it loops
-forever, reads or writes out of bounds, recurses without end, or traps. It is compiled
-to WebAssembly and runs in the sandbox of the backend wasm::
+``untrusted.c`` doubles its input and then misbehaves in the way that its attribute
+selects: it loops forever, reads or writes out of bounds, recurses without end, or
+traps. It is compiled to WebAssembly and runs in the sandbox of the backend wasm::
 
     pip install ./core ./plugins/cpu ./plugins/wasm ziglang
     python examples/gallery/sandbox.py
@@ -54,15 +54,15 @@ def compile_module(source: Path) -> bytes:
 
 
 def attempt(harm: int) -> tuple[str, float, list[float]]:
-    """Call the kernel; return the error, the seconds, and what it returns next."""
+    """Call the kernel; return the error, the seconds and the next call's result."""
     x = pg.asarray([1.0, 2.0])
     message = "none"
-    began = time.perf_counter()
+    start = time.perf_counter()
     try:
         run(UNTRUSTED, x, harm=harm).numpy()
     except pg.BackendError as error:
         message = str(error)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     return message, seconds, run(UNTRUSTED, x, harm=0).tolist()
 
 

@@ -1,4 +1,4 @@
-/* gallery.Untrusted: a kernel that misbehaves in the way that `harm` says. */
+/* gallery.Untrusted: a kernel that misbehaves in the way that `harm` selects. */
 #include "plugrad_kernel.h"
 
 static volatile float sink;
@@ -17,10 +17,10 @@ PLUGRAD_KERNEL(untrusted) {
     switch ((int)call->attrs[0].values[0]) {
     case 1: /* it never ends */
         for (;;) sink += 1;
-    case 2: /* it reads far behind its memory */
+    case 2: /* it reads far beyond its memory */
         sink = *(volatile float *)0xfffffff0u;
         break;
-    case 3: /* it writes far behind its memory */
+    case 3: /* it writes far beyond its memory */
         *(volatile float *)0xfffffff0u = 1;
         break;
     case 4: /* it calls itself for ever */

@@ -1,7 +1,7 @@
 """Differentiate through a simulation of waves whose kernel runs on two backends.
 
 A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``; ``Δ`` is a
-kernel. With its gradient, the program finds still water whose waves form a picture::
+kernel. With its gradient, the program finds a start whose waves form a picture::
 
     pip install ./core ./plugins/cpu ./plugins/opencl ./plugins/train matplotlib
     python examples/gallery/waves.py --backend opencl
@@ -33,7 +33,7 @@ def _(x: pg.Tensor) -> pg.Tensor:
     return neighbours[0] + neighbours[1] + neighbours[2] + neighbours[3] - 4 * x
 
 
-gradients(LAPLACIAN, x=lambda dy: laplacian(dy))  # it is symmetric
+gradients(LAPLACIAN, x=lambda dy: laplacian(dy))  # Δ is symmetric
 
 
 def numpy_laplacian(x: Array) -> Array:
@@ -112,10 +112,10 @@ def draw(waves: list[Array], path: Path, shown: int = 6) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(2 * shown, 2.3), layout="constrained")
-    places = np.linspace(0, len(waves) - 1, shown).round().astype(int)
-    for axis, place in zip(figure.subplots(1, shown), places, strict=True):
-        axis.imshow(waves[place], "RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
-        axis.set(xticks=[], yticks=[], title=f"step {place}")
+    steps_shown = np.linspace(0, len(waves) - 1, shown).round().astype(int)
+    for axis, step in zip(figure.subplots(1, shown), steps_shown, strict=True):
+        axis.imshow(waves[step], "RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+        axis.set(xticks=[], yticks=[], title=f"step {step}")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=90)
 

@@ -58,29 +58,29 @@ def logits(weights: Weights, images: pg.Tensor) -> pg.Tensor:
 
 
 def train(weights: Weights, images: Array, labels: Array, epochs: int) -> None:
-    """Learn by gradient descent with momentum."""
+    """Train by gradient descent with momentum."""
     rng = np.random.default_rng(0)
-    speed = [pg.zeros_like(v) for v in weights]
+    velocity = [pg.zeros_like(v) for v in weights]
     for epoch in range(epochs):
         losses = []
-        for some in np.array_split(rng.permutation(len(images)), len(images) // 32):
-            x = pg.asarray(images[some])
-            y = pg.asarray(labels[some])
+        for indices in np.array_split(rng.permutation(len(images)), len(images) // 32):
+            x = pg.asarray(images[indices])
+            y = pg.asarray(labels[indices])
             loss = lambda x=x, y=y: pg.losses.sparse_softmax_cross_entropy(
                 y, logits(weights, x)
             )
             value, slopes = pg.variable_grads(loss)
             for i, v in enumerate(weights):
-                speed[i] = 0.9 * speed[i] - 0.02 * slopes[v]
-                v.assign(v.value + speed[i])
+                velocity[i] = 0.9 * velocity[i] - 0.02 * slopes[v]
+                v.assign(v.value + velocity[i])
             losses.append(value.item())
         print(f"epoch {epoch + 1}: loss {np.mean(losses):.3f}")
 
 
 def saliency(weights: Weights, images: Array) -> Array:
     """Return the gradient of each image's largest logit, ``[n, 32, 32]``."""
-    winning = lambda x: pg.sum(pg.max(logits(weights, x), axis=-1))
-    return pg.grad(winning)(images).numpy()[..., 0]
+    top_logit = lambda x: pg.sum(pg.max(logits(weights, x), axis=-1))
+    return pg.grad(top_logit)(images).numpy()[..., 0]
 
 
 def draw(images: Array, maps: dict[str, Array], path: Path) -> None:
@@ -94,13 +94,13 @@ def draw(images: Array, maps: dict[str, Array], path: Path) -> None:
         axes, {"digit": images[..., 0], **maps}.items(), strict=True
     ):
         line[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=12)
-        for axis, one in zip(line, values, strict=True):
+        for axis, pixels in zip(line, values, strict=True):
             axis.set(xticks=[], yticks=[])
-            most = np.abs(one).max()
+            largest = np.abs(pixels).max()
             if name == "digit":
-                axis.imshow(one, cmap="gray_r")
+                axis.imshow(pixels, cmap="gray_r")
             else:
-                shown = axis.imshow(one / most, cmap="RdBu_r", vmin=-1, vmax=1)
+                shown = axis.imshow(pixels / largest, cmap="RdBu_r", vmin=-1, vmax=1)
     bar = figure.colorbar(shown, ax=axes, location="bottom", shrink=0.5, aspect=50)
     bar.set_ticks([-1, 1], labels=["less ink would help", "more ink would help"])
     figure.savefig(path, dpi=100)
@@ -116,10 +116,15 @@ def main() -> None:
     held_out = len(images) // 5
     weights = new_weights(np.random.default_rng(0))
     train(weights, images[held_out:], labels[held_out:], options.epochs)
-    test, truth = images[:held_out], labels[:held_out]
-    right = np.argmax(logits(weights, pg.asarray(test)).numpy(), axis=-1) == truth
-    print(f"accuracy {right.mean():.1%} on {held_out} digits held out")
-    some = [np.flatnonzero(right & (truth == digit))[0] for digit in (0, 2, 3, 5, 6, 8)]
+    test, test_labels = images[:held_out], labels[:held_out]
+    correct = (
+        np.argmax(logits(weights, pg.asarray(test)).numpy(), axis=-1) == test_labels
+    )
+    print(f"accuracy {correct.mean():.1%} on {held_out} digits held out")
+    some = [
+        np.flatnonzero(correct & (test_labels == digit))[0]
+        for digit in (0, 2, 3, 5, 6, 8)
+    ]
     maps = {}
     for name, scope in ROWS.items():
         with scope():

@@ -1,8 +1,8 @@
-"""Make the notebooks of three scripts of the gallery, and execute them.
+"""Write and execute the notebooks of three gallery scripts.
 
-The first cell is the docstring of the script. Each following cell contains a definition
-of the script; the cell after the definitions runs it and shows its picture. Some
-notebooks have more cells that inspect the results::
+The first cell is the docstring of the script. Each following cell contains one of its
+definitions; then a cell runs the script and shows its picture. Some notebooks end with
+cells that inspect the results::
 
     make notebooks
 """
@@ -21,14 +21,14 @@ from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 SCRIPTS = ("quantize", "bilevel", "privacy")
-SMALLER = {  # for tests
+SMALLER = {  # arguments for quick tests
     "quantize": ["--epochs", "1"],
     "bilevel": ["--steps", "3"],
     "privacy": ["--steps", "10"],
 }
 
 # The cells at the end of a notebook, by the name of its script.
-LOOKS = {
+EXTRA_CELLS = {
     "quantize": [
         (
             "markdown",
@@ -92,11 +92,11 @@ def cells_of(name: str, arguments: Sequence[str] = ()) -> list[tuple[str, str]]:
     cells = [("markdown", f"# {title.rstrip('.')}\n{text}.\n\n{link}")]
     cells += [("code", part.strip()) for part in code.split("\n\n\n")]
     cells.append(("code", f'{run}\nImage("{name}.png")'))
-    return cells + LOOKS.get(name, [])
+    return cells + EXTRA_CELLS.get(name, [])
 
 
 def notebook_of(name: str, arguments: Sequence[str] = ()) -> Any:
-    """Return the notebook of a script, not executed."""
+    """Return the notebook of a script without outputs."""
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     for number, (kind, source) in enumerate(cells_of(name, arguments)):
@@ -106,11 +106,11 @@ def notebook_of(name: str, arguments: Sequence[str] = ()) -> Any:
 
 
 def executed(name: str, folder: Path, arguments: Sequence[str] = ()) -> Any:
-    """Return the notebook of a script with its outputs; it writes into a folder.
+    """Return the notebook of a script with its outputs; run it in a folder.
 
     Args:
         name: The name of the script.
-        folder: Where the notebook runs, and where its picture is written.
+        folder: The folder where the notebook runs and writes its picture.
         arguments: Further arguments of the script, such as a smaller configuration.
 
     """

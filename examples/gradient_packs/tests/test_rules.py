@@ -8,7 +8,7 @@ from plugrad_gradient_packs.rules import PACKS
 
 X = np.array([-3.0, -0.5, 0.0, 0.4, 2.6, 7.0], np.float32)
 DY = np.array([1.0, -2.0, 3.0, -4.0, 5.0, -6.0], np.float32)
-EITHER = [DY, -DY]  # so that every x meets both signs
+COTANGENTS = [DY, -DY]  # each x is tested with both signs
 ACTIVE = X > 0
 WITHIN = np.abs(X) <= 1
 
@@ -34,9 +34,9 @@ def backend(request):
         yield request.param
 
 
-@pytest.mark.parametrize("dy", EITHER)
+@pytest.mark.parametrize("dy", COTANGENTS)
 @pytest.mark.parametrize(("pack", "op", "formula"), TABLE, ids=NAMES)
-def test_a_rule_is_its_formula(pack, op, formula, dy):
+def test_each_rule_equals_its_formula(pack, op, formula, dy):
     with pg.use_gradients(pack):
         y, pull_back = pg.vjp(op, X)
     np.testing.assert_array_equal(pull_back(dy)[0].numpy(), formula(dy))
@@ -44,31 +44,31 @@ def test_a_rule_is_its_formula(pack, op, formula, dy):
 
 
 def test_every_rule_is_in_the_table():
-    there = {(pack, kernel) for pack, kernels in PACKS.items() for kernel in kernels}
+    existing = {(pack, kernel) for pack, kernels in PACKS.items() for kernel in kernels}
     tested = {(pack, op.__name__.title()) for pack, op, _ in TABLE}
-    assert tested == there
+    assert tested == existing
 
 
 @pytest.mark.parametrize("pack", ["guided", "deconvnet", "clipped"])
-def test_what_is_not_linear_has_no_jvp(pack):
+def test_a_nonlinear_rule_has_no_jvp(pack):
     op = pg.identity if pack == "clipped" else pg.relu
     with pg.use_gradients(pack), pytest.raises(TypeError, match=f"pack '{pack}'"):
         pg.jvp(op, [X], [DY])
 
 
-def test_a_gradient_clipped_in_one_place():
+def test_clip_gradient_clips_at_one_position():
     f = lambda x: pg.sum(pg.square(packs.clip_gradient(x, limit=0.5)) * 10)
     x = np.array([-2.0, 0.01, 3.0], np.float32)
     assert pg.grad(f)(x).numpy() == pytest.approx([-0.5, 0.2, 0.5])
     assert f(x).item() == pytest.approx(130.001)
 
 
-def test_a_gradient_reversed_in_one_place():
+def test_reverse_gradient_reverses_at_one_position():
     f = lambda x: pg.sum(pg.square(packs.reverse_gradient(x, scale=0.5)))
     x = np.array([-2.0, 3.0], np.float32)
     assert pg.grad(f)(x).tolist() == [2.0, -3.0]
-    twice = lambda x: pg.sum(pg.grad(f)(x))
-    assert pg.grad(twice)(x).tolist() == [0.5, 0.5]  # reversed once more
+    sum_of_gradient = lambda x: pg.sum(pg.grad(f)(x))
+    assert pg.grad(sum_of_gradient)(x).tolist() == [0.5, 0.5]  # reversed once more
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, float("nan")])

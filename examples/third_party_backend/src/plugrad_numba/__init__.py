@@ -1,1 +1,1 @@
-"""The backend "numba" of plugrad; its entry point names ``plugin``."""
+"""The plugrad backend "numba"; its entry point names the module ``plugin``."""

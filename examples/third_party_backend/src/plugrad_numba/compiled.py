@@ -1,6 +1,6 @@
 """Kernels that Numba compiles at their first use with a dtype, and caches on disk.
 
-Functions of numbers become ufuncs, which broadcast and accept any strides, so the same
+Scalar functions become ufuncs, which broadcast and accept any strides, so the same
 machine code works for arrays of every shape and layout.
 """
 
@@ -22,44 +22,44 @@ Function = Callable[..., Any]
 Pair = tuple[int, ...]
 
 
-def elementwise(function: Function, gives: str = "") -> Function:
-    """Return the kernel function for a function of numbers; inputs broadcast.
+def elementwise(function: Function, result_dtype: str = "") -> Function:
+    """Return the kernel function for a scalar function; inputs broadcast.
 
-    ``gives`` is the dtype of the result if it differs from that of the arguments.
+    ``result_dtype`` is set if it differs from the dtype of the arguments.
     """
     arity = function.__code__.co_argcount
 
     @functools.cache
     def compiled(dtype: np.dtype[Any]) -> Function:
-        result = from_dtype(np.dtype(gives) if gives else dtype)
+        result = from_dtype(np.dtype(result_dtype) if result_dtype else dtype)
         signature = result(*[from_dtype(dtype)] * arity)
         return vectorize([signature], cache=True)(function)
 
     return lambda *xs: compiled(xs[0].dtype)(*xs)
 
 
-def only(kinds: str, kernel: Function) -> Function:
+def for_kinds(kinds: str, kernel: Function) -> Function:
     """Return a kernel function that leaves dtypes of other kinds to the host."""
     return lambda *xs: kernel(*xs) if xs[0].dtype.kind in kinds else NotImplemented
 
 
-# The elementwise primitives, and kernels that would otherwise run as several of them;
-# here each is one pass over memory. Numba compiles the calls of NumPy's functions.
+# The elementwise primitives, and kernels whose decompositions would run several of
+# them; here each makes one pass over memory. Numba compiles the NumPy calls.
 kernels = KernelTable(
     Add=elementwise(lambda a, b: np.add(a, b)),
     Atan2=elementwise(lambda a, b: np.arctan2(a, b)),
     BitwiseAnd=elementwise(lambda a, b: a & b),
     Equal=elementwise(lambda a, b: a == b, "bool"),
-    Expm1=only("f", elementwise(lambda x: np.expm1(x))),
+    Expm1=for_kinds("f", elementwise(lambda x: np.expm1(x))),
     Floor=elementwise(lambda x: np.floor(x)),
-    FloorDiv=only("iu", elementwise(lambda a, b: np.floor_divide(a, b))),
+    FloorDiv=for_kinds("iu", elementwise(lambda a, b: np.floor_divide(a, b))),
     Less=elementwise(lambda a, b: a < b, "bool"),
     Log=elementwise(lambda x: np.log(x)),
-    Log1p=only("f", elementwise(lambda x: np.log1p(x))),
+    Log1p=for_kinds("f", elementwise(lambda x: np.log1p(x))),
     Maximum=elementwise(lambda a, b: np.maximum(a, b)),
     Minimum=elementwise(lambda a, b: np.minimum(a, b)),
     Multiply=elementwise(lambda a, b: np.multiply(a, b)),
-    Pow=only("iuf", elementwise(lambda a, b: a**b)),
+    Pow=for_kinds("iuf", elementwise(lambda a, b: a**b)),
     RealDiv=elementwise(lambda a, b: np.true_divide(a, b)),
     Sqrt=elementwise(lambda x: np.sqrt(x)),
     Sub=elementwise(lambda a, b: np.subtract(a, b)),
@@ -81,13 +81,13 @@ def cast(x: Array, *, dtype: np.dtype[Any]) -> Any:
 
 @njit(cache=True)
 def _depthwise(
-    x: Array, filter: Array, y: Array, steps: Pair, before: Pair, gaps: Pair
+    x: Array, filter: Array, y: Array, strides: Pair, padding: Pair, dilations: Pair
 ) -> None:
     images, rows, columns, channels, multiples = y.shape
     for n, p, q in np.ndindex(images, rows, columns):
         for i, j in np.ndindex(filter.shape[:2]):
-            row = p * steps[0] - before[0] + i * gaps[0]
-            column = q * steps[1] - before[1] + j * gaps[1]
+            row = p * strides[0] - padding[0] + i * dilations[0]
+            column = q * strides[1] - padding[1] + j * dilations[1]
             if 0 <= row < x.shape[1] and 0 <= column < x.shape[2]:
                 for c in range(channels):
                     for m in range(multiples):
@@ -96,9 +96,9 @@ def _depthwise(
 
 @kernels("DepthwiseConv2dNative")
 def depthwise(x: Array, filter: Array, *, geometry: Windows) -> Array:
-    """Read windows in place; the decomposition would copy the input for each tap."""
+    """Read windows in place; the decomposition copies the input for each filter tap."""
     y: Array = np.zeros((*geometry.out_shape[:-1], *filter.shape[2:]), x.dtype)
-    before = tuple(first for first, _ in geometry.padding)
+    padding = tuple(first for first, _ in geometry.padding)
     contiguous = np.ascontiguousarray(x), np.ascontiguousarray(filter)
-    _depthwise(*contiguous, y, geometry.strides, before, geometry.dilations)
+    _depthwise(*contiguous, y, geometry.strides, padding, geometry.dilations)
     return y.reshape(geometry.out_shape)

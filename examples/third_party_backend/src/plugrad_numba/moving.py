@@ -16,14 +16,14 @@ Shape = tuple[int, ...]
 
 
 class Arrays:
-    """Uploads and downloads copy, so other code cannot write to a native array."""
+    """Copies at uploads and downloads, so other code cannot write to native arrays."""
 
     def upload(self, values: Array) -> Array:
         """Return a native copy."""
         return values.copy()
 
     def download(self, native: Array) -> Array:
-        """Return a copy as an array, also of a NumPy scalar."""
+        """Return a copy; a NumPy scalar becomes an array."""
         return np.array(native)
 
     def nbytes(self, native: Array) -> int:
@@ -31,7 +31,7 @@ class Arrays:
         return native.nbytes
 
 
-def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype for sums."""
     return np.promote_types(dtype, np.float64) if dtype.kind in "fc" else dtype
 
@@ -52,9 +52,9 @@ kernels = KernelTable(
     Reshape=np.reshape,
     Select=np.where,
     Sin=np.sin,
-    Sum=lambda x, axis, keepdims: x.sum(axis, wide(x.dtype), keepdims=keepdims).astype(
-        x.dtype
-    ),
+    Sum=lambda x, axis, keepdims: x.sum(
+        axis, sum_dtype(x.dtype), keepdims=keepdims
+    ).astype(x.dtype),
     Tanh=lambda x: np.tanh(x) if x.dtype.kind == "f" else NotImplemented,
     Transpose=np.transpose,
 )
@@ -71,11 +71,11 @@ def complex_(real: Array, imag: Array) -> Array:
 @kernels("StridedSlice")
 def strided_slice(x: Array, *, begin: Shape, size: Shape, strides: Shape) -> Array:
     """Return a view."""
-    places = []
+    slices = []
     for b, n, s in zip(begin, size, strides, strict=True):
         end = b + n * s  # negative if a slice runs backwards to the start
-        places.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
-    return x[(*places, ...)]
+        slices.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
+    return x[(*slices, ...)]
 
 
 @kernels("GatherV2")
@@ -92,19 +92,19 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Any:
 def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> Array:
     """Add up rows by id; ignore ids out of range."""
     inside = (segment_ids >= 0) & (segment_ids < num_segments)
-    y = np.zeros((num_segments, *x.shape[1:]), wide(x.dtype))
+    y = np.zeros((num_segments, *x.shape[1:]), sum_dtype(x.dtype))
     np.add.at(y, segment_ids[inside], x[inside])
     return y.astype(x.dtype)
 
 
 @kernels("TopK")
 def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
-    """Return the largest, with NaN as the largest; of equal ones, the first."""
-    rising = x[..., ::-1].argsort(-1, kind="stable")
-    places = x.shape[-1] - 1 - rising[..., ::-1][..., :k]
+    """Return the largest elements: NaN counts as largest; ties go to the first."""
+    ascending = x[..., ::-1].argsort(-1, kind="stable")
+    indices = x.shape[-1] - 1 - ascending[..., ::-1][..., :k]
     if not sorted:
-        places.sort(-1)
-    return np.take_along_axis(x, places, -1), places.astype(np.int32)
+        indices.sort(-1)
+    return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
 
 
 @kernels("BatchMatMul")
