@@ -85,8 +85,8 @@ def jit(results: Results, page: str) -> str:
             "jit", alternative_text(torch, "of PyTorch to plugrad under jit"), page
         ),
         paragraph(
-            "A column shows the geometric mean of its time divided by the time of "
-            "plugrad under `jit`; the compiler is that of plugrad."
+            "Each of the last three columns shows the geometric mean of a time divided "
+            "by the time of plugrad under `jit`; the compiler is plugrad's."
         ),
         table([*head, "PyTorch, eager", "JAX, `jit`"], rows, "lrll"),
     )
@@ -118,9 +118,9 @@ def onnx(results: Results, page: str) -> str:
         ),
         picture("onnx", alternative_text(cpu, "of ONNX Runtime to plugrad"), page),
         paragraph(
-            "A column shows the geometric mean of ONNX Runtime's time divided by the "
-            "time of the backend, on one thread. The networks run under `jit`; of the "
-            "pretrained models, the faster of eager and `jit` counts."
+            "Each backend's column shows the geometric mean of ONNX Runtime's time "
+            "divided by that of the backend, on one thread. The networks run under "
+            "`jit`; for the pretrained models, the faster of eager and `jit` counts."
         ),
         table(["models", "number", "machine", "date", *backends], rows, "lrll"),
     )
@@ -199,8 +199,8 @@ def training(results: Results, page: str) -> str:
             page,
         ),
         paragraph(
-            "A column shows its time divided by the time of plugrad under `jit` with "
-            "plugrad-llvm. JAX's AdamW is that of optax."
+            "Each column shows a library's time divided by the time of plugrad under "
+            "`jit` with plugrad-llvm. JAX's AdamW is that of optax."
         ),
         table(head, rows, "l"),
         paragraph(f"{record.machine}, {record.day()}."),
@@ -231,7 +231,7 @@ def gpu(results: Results, page: str) -> str:
         paragraph(
             f"On an {record.machine}, eager PyTorch takes {mean_of(torch)} times as "
             f"long as plugrad in the geometric mean of {len(torch)} workloads, and JAX "
-            f"{mean_of(jax)} times; of the single ops alone, the means are "
+            f"{mean_of(jax)} times; for the single ops alone, the means are "
             f"{rows[1][2]} and {rows[1][3]}."
         ),
         picture("gpu", alternative_text(torch, "of PyTorch to plugrad on a GPU"), page),

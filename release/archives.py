@@ -22,7 +22,7 @@ Tag: py3-none-any
 """
 
 
-def write_sdist(sdist: Path, to: Path, epoch: int) -> None:
+def write_sdist(sdist: Path, target: Path, epoch: int) -> None:
     """Rewrite an sdist reproducibly."""
     raw = io.BytesIO()
     with tarfile.open(sdist) as old, tarfile.open(fileobj=raw, mode="w") as new:
@@ -33,11 +33,16 @@ def write_sdist(sdist: Path, to: Path, epoch: int) -> None:
             info.size, info.mtime = member.size, epoch
             info.mode = 0o755 if member.mode & 0o100 else 0o644
             new.addfile(info, old.extractfile(member))
-    with to.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=epoch) as out:
+    with (
+        target.open("wb") as file,
+        gzip.GzipFile("", "wb", 9, file, mtime=epoch) as out,
+    ):
         out.write(raw.getvalue())
 
 
-def write_wheel(wheel: Path, to: Path, epoch: int, sboms: Mapping[str, str]) -> None:
+def write_wheel(
+    wheel: Path, target: Path, epoch: int, sboms: Mapping[str, str]
+) -> None:
     """Rewrite a wheel reproducibly, with its SBOMs (PEP 770)."""
     with zipfile.ZipFile(wheel) as archive:
         files = {info.filename: archive.read(info) for info in archive.infolist()}
@@ -52,7 +57,7 @@ def write_wheel(wheel: Path, to: Path, epoch: int, sboms: Mapping[str, str]) -> 
     ]
     files |= {record: "\n".join([*rows, f"{record},,", ""]).encode()}
     date = time.gmtime(epoch)[:6]
-    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         # The specification recommends that the metadata come last.
         for name in sorted(files, key=lambda name: (name.startswith(folder), name)):
             info = zipfile.ZipInfo(name, date)

@@ -25,8 +25,9 @@ from typing import NamedTuple
 from release import archives, sbom
 
 ROOT = Path(__file__).parents[1]
+# Distributions with C extensions.
 COMPILED = ("core", "plugins/cpu")
-# They also use the sources in `native`; their sdists contain a copy.
+# Distributions that use the sources in `native`; their sdists contain a copy.
 SHARES_NATIVE = ("plugins/cpu", "plugins/wasm")
 MUSL = "1_2"  # the musl version of ziglang, as PEP 656 writes it
 
@@ -35,7 +36,7 @@ class Target(NamedTuple):
     """A platform for wheels with C code.
 
     Attributes:
-        libc: The last part of the platform name of zig.
+        libc: The last part of zig's name for the platform.
         machine: The processor.
         tag: The platform tag of a wheel.
         levels: The processor levels for which plugrad-cpu has a kernel library.
@@ -65,7 +66,7 @@ TARGETS = [
 def packages() -> list[Path]:
     """Return the folders of all distributions, the core first."""
     patterns = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
-    found = [path for each in patterns for path in sorted(ROOT.glob(each))]
+    found = [path for x in patterns for path in sorted(ROOT.glob(x))]
     return [path for path in found if (path / "pyproject.toml").exists()]
 
 
@@ -114,10 +115,10 @@ def files_of(package: Path, *options: str) -> Iterator[tuple[Path, Path]]:
             yield Path(name), path
 
 
-def copy_tracked(package: Path, to: Path) -> None:
-    """Copy the files that git tracks."""
+def copy_tracked(package: Path, folder: Path) -> None:
+    """Copy the files that git tracks to a folder."""
     for name, source in files_of(package):
-        target = to / name
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
 
@@ -125,11 +126,11 @@ def copy_tracked(package: Path, to: Path) -> None:
 def build_sdist(package: Path, work: Path, into: Path) -> Path:
     """Build an sdist and return the folder in which it is unpacked."""
     source = work / "source" / package.name
-    made = work / "sdist" / package.name
+    output = work / "sdist" / package.name
     copy_tracked(package, source)
-    backend = ("-m", "build", "--no-isolation", "--sdist", "--outdir", made)
+    backend = ("-m", "build", "--no-isolation", "--sdist", "--outdir", output)
     run(sys.executable, *backend, source)
-    (sdist,) = made.iterdir()
+    (sdist,) = output.iterdir()
     archives.write_sdist(sdist, into / sdist.name, int(os.environ["SOURCE_DATE_EPOCH"]))
     unpacked = work / "unpacked"
     with tarfile.open(into / sdist.name) as archive:
@@ -141,11 +142,11 @@ def build_sdist(package: Path, work: Path, into: Path) -> Path:
 
 
 def build_pure(source: Path, work: Path) -> Path:
-    """Build the only wheel of a distribution without C extensions."""
-    made = work / "wheel" / source.name
-    backend = ("-m", "build", "--no-isolation", "--wheel", "--outdir", made)
+    """Build the single wheel of a distribution without C extensions."""
+    output = work / "wheel" / source.name
+    backend = ("-m", "build", "--no-isolation", "--wheel", "--outdir", output)
     run(sys.executable, *backend, source)
-    (wheel,) = made.iterdir()
+    (wheel,) = output.iterdir()
     return wheel
 
 
@@ -156,7 +157,7 @@ def build_compiled(source: Path, work: Path, python: Path) -> Iterator[Path]:
         for old in ("lib*", "temp*", "bdist*"):
             for folder in source.glob(f"build/{old}"):
                 shutil.rmtree(folder)
-        made = work / "wheel" / source.name / abi / target.tag
+        output = work / "wheel" / source.name / abi / target.tag
         pip = (
             "-m",
             "pip",
@@ -165,30 +166,30 @@ def build_compiled(source: Path, work: Path, python: Path) -> Iterator[Path]:
             "wheel",
             "--no-deps",
             "--wheel-dir",
-            made,
+            output,
         )
-        environment = cross(target, source, abi)
+        environment = target_environment(target, source, abi)
         run(sys.executable, *pip, "--no-build-isolation", source, **environment)
-        (wheel,) = made.iterdir()
-        yield tag(wheel, target)
+        (wheel,) = output.iterdir()
+        yield set_platform_tag(wheel, target)
 
 
-def tag(wheel: Path, target: Target) -> Path:
+def set_platform_tag(wheel: Path, target: Target) -> Path:
     """Check a wheel with auditwheel and set its platform tag.
 
     auditwheel refuses a wheel that needs a newer C library than the tag allows, or that
-    contains nothing compiled.
+    contains no compiled code.
     """
     # auditwheel accepts only platforms of its own processor and C library.
-    own = target.tag == f"manylinux_2_17_{platform.machine()}"
-    options = ["--plat", target.tag if own else "auto", "--only-plat"]
+    is_native = target.tag == f"manylinux_2_17_{platform.machine()}"
+    options = ["--plat", target.tag if is_native else "auto", "--only-plat"]
     # The musl loader accepts all names of the C library; auditwheel only that of
     # Alpine.
     options += ["--exclude", "libc.so"] if target.libc == "musl" else []
-    made = wheel.parent / "tagged"
+    output = wheel.parent / "tagged"
     repair = (sys.executable, "-m", "auditwheel", "repair", *options)
-    run(*repair, "--wheel-dir", made, wheel)
-    (tagged,) = made.iterdir()
+    run(*repair, "--wheel-dir", output, wheel)
+    (tagged,) = output.iterdir()
     if target.tag not in tagged.name:
         sys.exit(f"{tagged.name}: not for {target.tag}")
     with zipfile.ZipFile(tagged) as archive:
@@ -200,7 +201,7 @@ def tag(wheel: Path, target: Target) -> Path:
     return tagged
 
 
-def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
+def target_environment(target: Target, source: Path, abi: str) -> dict[str, str]:
     """Return the environment variables that make setuptools compile for a target."""
     zig = f"{sys.executable} -I -m ziglang cc"
     paths = f"-g0 -ffile-prefix-map={source}=."
@@ -208,8 +209,8 @@ def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
     return {
         "CC": compiler,
         "LDSHARED": f"{compiler} -shared",
-        # Instead of the flags with which Python was compiled. zig checks for undefined
-        # behaviour by default.
+        # These replace the flags with which Python was compiled. By default, zig adds
+        # checks for undefined behaviour.
         "CFLAGS": f"-O3 -DNDEBUG -fwrapv -Wall -fno-sanitize=all {paths}",
         "LDFLAGS": "-s -Wl,--build-id=none",
         "SETUPTOOLS_EXT_SUFFIX": f".{abi}-{target.suffix}",
@@ -219,18 +220,21 @@ def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
     }
 
 
-def interpreter(python: str, work: Path, needs: Sequence[str]) -> Path:
-    """Return a Python of that version with the requirements of a build."""
+def interpreter(python: str, work: Path, requirements: Sequence[str]) -> Path:
+    """Create an environment with the build requirements; return its Python."""
     folder = work / "pythons" / python.strip("/").replace("/", "-")
     run(python, "-m", "venv", "--without-pip", folder)
-    made = folder / "bin" / "python"
-    run(sys.executable, "-m", "pip", "--quiet", "--python", made, "install", *needs)
+    installed = folder / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--quiet", "--python", installed)
+    run(*pip, "install", *requirements)
     if (
         sysconfig.get_platform()
-        != run(made, "-c", "import sysconfig; print(sysconfig.get_platform())").strip()
+        != run(
+            installed, "-c", "import sysconfig; print(sysconfig.get_platform())"
+        ).strip()
     ):
         sys.exit(f"{python} is not for {sysconfig.get_platform()}")
-    return made
+    return installed
 
 
 def build(
@@ -247,13 +251,13 @@ def build(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     settings = tomllib.loads((ROOT / "plugins/cpu/pyproject.toml").read_text())
-    needs = settings["build-system"]["requires"]
-    found = [interpreter(python, work, needs) for python in pythons]
+    requirements = settings["build-system"]["requires"]
+    interpreters = [interpreter(python, work, requirements) for python in pythons]
     chosen = [ROOT / name for name in only] or packages()
     for package in chosen:
         source = build_sdist(package, work, into)
         compiled = str(package.relative_to(ROOT)) in COMPILED
-        for python in found if compiled else [None]:
+        for python in interpreters if compiled else [None]:
             wheels = (
                 build_compiled(source, work, python)
                 if python

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from release import build, sbom
 
-# The test program of each distribution when it is installed alone.
+# The test programs of the distributions, for environments with one of them alone.
 GRADIENT = """
 import plugrad as pg
 {choose}
@@ -108,7 +108,7 @@ def install(name: str, programs: Sequence[str], dist: Path, folder: Path) -> Non
     python = folder / "bin" / "python"
     begin = time.perf_counter()
     pip = (sys.executable, "-m", "pip", "--quiet", "--python", python, "install")
-    # No sdists, because they could not be compiled.
+    # Only wheels: the environment has no compiler for sdists.
     build.run(*pip, "--only-binary", ":all:", "--find-links", dist, name)
     seconds = time.perf_counter() - begin
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

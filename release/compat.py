@@ -74,7 +74,7 @@ class Misfit(NamedTuple):
     Attributes:
         entry_points: Its entry points.
         source: The code of its module.
-        reason: The pattern of the reason that doctor reports.
+        reason: A regular expression for the reason that doctor reports.
         requires: The requirements of its distribution.
 
     """
@@ -106,20 +106,20 @@ MISFITS = {
 
 
 class MatrixRow(NamedTuple):
-    """One line of the matrix.
+    """One row of the matrix.
 
     Attributes:
         core: The version of the core.
         plugin: The plugin with its version.
         result: The result, in words.
-        is_well: Whether it works or is correctly refused.
+        is_expected: Whether the plugin works or is correctly refused.
 
     """
 
     core: str
     plugin: str
     result: str
-    is_well: bool
+    is_expected: bool
 
 
 # --- wheels and environments -----------------------------------------------------
@@ -137,7 +137,7 @@ def wheels_of(commit: str | None) -> dict[str, Path]:
             git("-C", partial, "checkout", "--quiet", commit)
             partial.rename(root)
     patterns = ("core", "plugins/*", "tests/conformance")
-    packages = [p.parent for o in patterns for p in root.glob(f"{o}/pyproject.toml")]
+    packages = [p.parent for x in patterns for p in root.glob(f"{x}/pyproject.toml")]
     cache = host.cache_of(ROOT / ".cache" / "wheels")
     built = [host.build(package, cache) for package in sorted(packages)]
     return {name_of(wheel): wheel for wheel in built}
@@ -180,11 +180,11 @@ def write_misfit(name: str, folder: Path) -> Path:
 def run(
     python: Path, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python in an empty folder, without environment variables of this one."""
+    """Run Python in an empty folder, without this process's plugrad variables."""
     empty = python.parents[1] / "empty"
     empty.mkdir(exist_ok=True)
-    ours = ("PLUGRAD_", "PYTHONPATH")
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    prefixes = ("PLUGRAD_", "PYTHONPATH")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(prefixes)}
     command = [str(python), *arguments]
     return subprocess.run(
         command,
@@ -210,8 +210,8 @@ def run_doctor(python: Path, core: str, version: str) -> list[MatrixRow]:
         name = row["distribution"]
         reason = f"{row['phase']}: {row['reason']}"
         if misfit := MISFITS.get(name):
-            is_well = bool(re.search(misfit.reason, reason))
-            found.append(MatrixRow(core, f"{name} 1.0", reason, is_well))
+            is_expected = bool(re.search(misfit.reason, reason))
+            found.append(MatrixRow(core, f"{name} 1.0", reason, is_expected))
         elif row["state"] != "works":
             is_refused = row["phase"] == "incompatible"
             found.append(MatrixRow(core, f"{name} {version}", reason, is_refused))
@@ -224,8 +224,10 @@ def run_program(python: Path, core: str, plugin: str) -> MatrixRow:
     """Run the program of a plugin and return the result."""
     done = run(python, "-I", "-c", PROGRAMS[plugin.partition(" ")[0]])
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]
-    is_well = done.returncode == 0
-    return MatrixRow(core, plugin, "its program runs" if is_well else last, is_well)
+    is_expected = done.returncode == 0
+    return MatrixRow(
+        core, plugin, "its program runs" if is_expected else last, is_expected
+    )
 
 
 def run_kit(
@@ -249,13 +251,13 @@ def check_pair(
     backends: Sequence[str],
     options: Sequence[str],
 ) -> list[MatrixRow]:
-    """Return the lines of one pair."""
+    """Return the rows of a pair of versions."""
     found = run_doctor(python, core, version)
-    out = {line.plugin.partition(" ")[0] for line in found}
-    names = [name for name in PROGRAMS if name not in out]
+    faulty = {line.plugin.partition(" ")[0] for line in found}
+    names = [name for name in PROGRAMS if name not in faulty]
     found += [run_program(python, core, f"{name} {version}") for name in names]
     for backend in backends:
-        if (name := f"plugrad-{backend}") not in out:
+        if (name := f"plugrad-{backend}") not in faulty:
             plugin = f"{name} {version}"
             found.append(run_kit(python, core, plugin, backend, options))
     return found
@@ -275,21 +277,26 @@ def main() -> None:
     if not chosen:
         sys.exit("release.compat: release/releases.toml has no release yet")
     backends = given.backend or BACKENDS
-    now = wheels_of(None)
+    current = wheels_of(None)
     lines = []
     for version, commit in chosen.items():
-        old = wheels_of(commit)
-        kit = {"plugrad-conformance": old["plugrad-conformance"]}
-        pairs = (("current", now, version, old), (version, old, "current", now))
-        for core, of_core, plugin, of_plugin in pairs:
-            python = environment(f"{plugin}-on-{core}", of_core, of_plugin | kit)
+        released = wheels_of(commit)
+        kit = {"plugrad-conformance": released["plugrad-conformance"]}
+        pairs = (
+            ("current", current, version, released),
+            (version, released, "current", current),
+        )
+        for core, core_wheels, plugin, plugin_wheels in pairs:
+            python = environment(
+                f"{plugin}-on-{core}", core_wheels, plugin_wheels | kit
+            )
             lines += check_pair(python, core, plugin, backends, given.options)
     width = max(len(line.plugin) for line in lines)
     print(f"{'core':10}{'plugin':{width + 2}}result")
     for line in lines:
-        mark = "" if line.is_well else "BROKEN: "
+        mark = "" if line.is_expected else "BROKEN: "
         print(f"{line.core:10}{line.plugin:{width + 2}}{mark}{line.result}")
-    sys.exit(not all(line.is_well for line in lines))
+    sys.exit(not all(line.is_expected for line in lines))
 
 
 if __name__ == "__main__":

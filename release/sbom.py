@@ -25,25 +25,30 @@ def documents(wheel: Path) -> dict[str, str]:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(archive.read(name))
-    own, version = metadata["Name"], metadata["Version"]
+    distribution, version = metadata["Name"], metadata["Version"]
     toolchain = importlib.metadata.version("ziglang")
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
-            "component": component(own, version, metadata["License-Expression"])
-            | {"type": "library", "purl": f"pkg:pypi/{own}@{version}"}
+            "component": component(
+                distribution, version, metadata["License-Expression"]
+            )
+            | {"type": "library", "purl": f"pkg:pypi/{distribution}@{version}"}
         },
         "components": [
             component(part, f"of ziglang {toolchain}", "MIT") | {"description": what}
-            for part, what in BUNDLED.get(own, [])
+            for part, what in BUNDLED.get(distribution, [])
         ],
         "dependencies": [
-            {"ref": own, "dependsOn": [part for part, _ in BUNDLED.get(own, [])]}
+            {
+                "ref": distribution,
+                "dependsOn": [part for part, _ in BUNDLED.get(distribution, [])],
+            }
         ],
     }
-    return {f"{own}.cdx.json": json.dumps(document, indent=2) + "\n"}
+    return {f"{distribution}.cdx.json": json.dumps(document, indent=2) + "\n"}
 
 
 def component(name: str, version: str, license: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def description(markdown: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return whole sentences if the first one fits, else whole words."""
+    """Return the sentences that fit or, if there are none, the words that fit."""
     if len(text) <= MAX_CHARACTERS:
         return text
     short = text[:MAX_CHARACTERS]
@@ -45,8 +45,8 @@ def tags(title: str, description: str, url: str | None, site: str | None) -> str
         title: The title of the page.
         description: Its description.
         url: Its address, if the address of the site is known.
-        site: The address of the site; without it there is no picture, since the address
-            of a picture must be complete.
+        site: The address of the site; without it there is no picture, because a
+            picture needs an absolute address.
 
     """
     found = {

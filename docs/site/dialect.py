@@ -38,7 +38,7 @@ def themed_pictures(text: str) -> str:
 
 
 def escape_bars(text: str) -> str:
-    r"""Return Markdown with the escaped bars of code in tables as MkDocs needs them.
+    r"""Return Markdown whose escaped bars in table code are written as for MkDocs.
 
     Examples:
         >>> escape_bars(r"| `a\|b` | `c` |")
@@ -46,8 +46,8 @@ def escape_bars(text: str) -> str:
 
     """
 
-    def replaced(code: re.Match[str]) -> str:
+    def as_html(code: re.Match[str]) -> str:
         escaped = escape(code[1].replace(r"\|", "|")).replace("|", "&#124;")
         return f"<code>{escaped}</code>"
 
-    return TABLE_ROW.sub(lambda row: CODE_WITH_BAR.sub(replaced, row[0]), text)
+    return TABLE_ROW.sub(lambda row: CODE_WITH_BAR.sub(as_html, row[0]), text)

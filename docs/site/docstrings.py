@@ -18,9 +18,9 @@ METHODS = "plugrad._src.tensor.methods.Methods"
 class Docstrings(Extension):
     """Rename ``Example`` sections, and turn literal blocks into Markdown.
 
-    The docstring of a function or class ends with a link to its code. Methods that are
-    ops, which have a signature only, get a link to the op. The parameter ``**unknown``,
-    by which ops refuse unknown keywords, is hidden.
+    The docstring of a function or class ends with a link to its code. A method that is
+    an op has only a signature; it gets a link to the op. The parameter ``**unknown``,
+    with which ops reject unknown keywords, is hidden.
     """
 
     def on_object(self, *, obj: Object, **others: Any) -> None:

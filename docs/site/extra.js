@@ -1,8 +1,8 @@
-// The theme's search is a dialog without a name, which readers of screens need.
+// The theme's search dialog has no name, but screen readers need one.
 document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
 
-// Each landmark needs a name of its own: sections with a page have an empty label, and the
-// buttons of each block of code are a landmark.
+// Each landmark needs a unique name. Sections with a page have an empty label, and the
+// buttons of each code block form a landmark.
 document.querySelectorAll(".md-nav[aria-labelledby]").forEach((nav) => {
   const label = document.getElementById(nav.getAttribute("aria-labelledby"));
   const title = nav.querySelector(":scope > .md-nav__title")?.textContent.trim();
@@ -16,7 +16,7 @@ addEventListener("load", () => {
     .forEach((nav, n) => nav.setAttribute("aria-label", `Code block ${n + 1}`));
 });
 
-// Code and tables that are wider than the page scroll: the keyboard must reach them.
+// Code and tables that are wider than the page scroll: make them reachable by keyboard.
 const reachable = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const scrolls = target.scrollWidth > target.clientWidth;
@@ -30,7 +30,7 @@ addEventListener("load", () => {
     .forEach((scroller) => reachable.observe(scroller));
 });
 
-// The table of kernels can be filtered: by text, and by how a backend runs a kernel.
+// Filter the table of kernels by text, and by how a backend runs a kernel.
 function addFilter(table) {
   const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
   const rows = [...table.tBodies[0].rows];
@@ -68,10 +68,10 @@ function addFilter(table) {
       const cells = [...row.cells].map((cell) => cell.textContent.trim());
       const has = (column) => cells[heads.indexOf(column)] === state.value;
       const names = `${cells[0]} ${cells[1]}`.toLowerCase();
-      const fits = words.every((word) => names.includes(word));
-      row.hidden = !fits || (state.selectedIndex > 0 && !columns.some(has));
-      // Without a state, a backend shows the kernels that it does not miss.
-      if (fits && backend.selectedIndex && !state.selectedIndex)
+      const matches = words.every((word) => names.includes(word));
+      row.hidden = !matches || (state.selectedIndex > 0 && !columns.some(has));
+      // With a backend and no state, show the kernels that the backend can run.
+      if (matches && backend.selectedIndex && !state.selectedIndex)
         row.hidden = cells[heads.indexOf(backend.value)] === "missing";
       if (!row.hidden) shown += 1;
     }

@@ -29,7 +29,7 @@ PART_MARKER = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Set the anchors of headings."""
+    """Make the anchors of headings those of GitHub."""
     config.mdx_configs["toc"]["slugify"] = dialect.slug
     return config
 
@@ -58,12 +58,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _split_kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
-    """Replace the page of kernels by its table; return the pages of contracts."""
-    whole = files.get_file_from_path("kernels.md")
-    if whole is None:
+    """Replace the page of kernels by its table; return the kernel contract pages."""
+    kernels_page = files.get_file_from_path("kernels.md")
+    if kernels_page is None:
         return {}
-    table, pages = kernels.split(whole.content_string)
-    files.remove(whole)
+    table, pages = kernels.split(kernels_page.content_string)
+    files.remove(kernels_page)
     text = HIDE_CONTENTS + links.relink(table, "docs/kernels.md", "kernels.md")
     files.append(File.generated(config, "kernels.md", content=text))
     return pages
@@ -102,7 +102,7 @@ def on_page_context(
 def on_page_content(
     html: str, *, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Turn empty headers of tables into cells: they name no column."""
+    """Turn empty table headers, which name no column, into cells."""
     return EMPTY_HEADER.sub("<td></td>", html)
 
 
@@ -115,9 +115,9 @@ def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Split the search index by language, and remove the sitemap if it is empty.
+    """Split the search index by language, and remove an empty sitemap.
 
-    It is empty if the address of the site is unknown.
+    The sitemap is empty if the address of the site is unknown.
     """
     search.write(Path(config.site_dir))
     if not config.site_url:

@@ -10,7 +10,7 @@ ROW = re.compile(r"^\| `(\w+)` ", re.M)
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    r"""Return the page of the table, and the pages of contracts by path.
+    r"""Return the page with the table, and the kernel contract pages by path.
 
     Examples:
         >>> text = "| `Abs` | `abs` |\n\n## What each kernel computes\n\nHow.\n"
@@ -23,7 +23,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     """
     table, _, details = text.partition(DETAILS)
     intro, *sections = re.split(r"^### ", details, flags=re.M)
-    pages, places = {}, {}
+    pages, addresses = {}, {}
     for group in _group_by_letter(sections):
         letters = [section[0].upper() for section in group if section[0] != "_"]
         first, last = letters[0], letters[-1]
@@ -33,13 +33,13 @@ def split(text: str) -> tuple[str, dict[str, str]]:
         pages[path] = f"# Kernels: {span}\n\n{intro.strip()}\n\n{body}"
         for section in group:
             name = section.partition("\n")[0]
-            places[name] = f"{path}#{name.lower()}"
+            addresses[name] = f"{path}#{name.lower()}"
 
-    def linked(row: re.Match[str]) -> str:
+    def add_link(row: re.Match[str]) -> str:
         name = row[1]
-        return f"| [`{name}`]({places[name]}) " if name in places else row[0]
+        return f"| [`{name}`]({addresses[name]}) " if name in addresses else row[0]
 
-    return ROW.sub(linked, table), pages
+    return ROW.sub(add_link, table), pages
 
 
 def _group_by_letter(sections: list[str]) -> list[list[str]]:

@@ -33,7 +33,7 @@ RAW_URL = re.compile(
 
 
 def pages() -> dict[str, str]:
-    """Return the pages that are not under the path of their source, by its path.
+    """Return the site paths of the pages that move, by source path.
 
     Examples:
         >>> pages()["plugins/cpu/README.md"]
@@ -62,7 +62,7 @@ def repository_url() -> str:
 
 
 def source_url(path: Path, line: int) -> str | None:
-    """Return the URL of a line of a file; None if it is not of the repository."""
+    """Return the URL of a line of a file; None if it is not in the repository."""
     if not path.is_relative_to(ROOT):
         return None
     return f"{repository_url()}{path.relative_to(ROOT).as_posix()}#L{line}"
@@ -88,11 +88,11 @@ def relink(text: str, source: str, page: str) -> str:
     known = pages()
     address = repository_url()
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         if match["target"] is None:
             return match[0]
         name, hash, anchor = match["target"].partition("#")
-        raw = RAW_URL.match(name)  # how READMEs of distributions show pictures of docs/
+        raw = RAW_URL.match(name)  # as READMEs of distributions show docs/ pictures
         if not raw and (":" in name or not name):
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), name))
@@ -104,4 +104,4 @@ def relink(text: str, source: str, page: str) -> str:
             target = address + path
         return f"{match['text']}{target}{hash}{anchor})"
 
-    return CODE_OR_LINK.sub(replaced, text)
+    return CODE_OR_LINK.sub(replace, text)

@@ -24,7 +24,7 @@ from tests.surface import namespaces, public
 from . import messages
 
 # The pages of functions: title, first sentence, and the plugrad modules that define the
-# functions. Each other module has a page of its own.
+# functions. Every other module has its own page.
 FAMILIES = {
     "Activation": ("Activation functions, `clip` and `dropout`.", "activation random"),
     "Arithmetic": ("Element-wise ops of two arguments, and signs.", "binary signs"),
@@ -104,7 +104,7 @@ def _title(value: Any) -> str:
     if inspect.isclass(value) or not hasattr(value, "__globals__"):
         return "Types and errors"
     _, *inner = value.__globals__["__name__"].split(".")
-    for word in reversed(inner):  # the module, then the folders around it
+    for word in reversed(inner):  # the module first, then its parent folders
         if word in TITLES:
             return TITLES[word]
     return inner[-1].replace("_", " ").capitalize()
@@ -197,7 +197,7 @@ def index() -> str:
         module = importlib.import_module(name)
         table = _table(page, name, documented(module), module)
         parts.append(f"\n## {name}\n\n{table}")
-    everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # it is made late
+    everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # it is set late
     constants = (name for name in everything if _is_constant(getattr(pg, name)))
     listed = ", ".join(f"`{name}`" for name in constants)
     parts.append(f"\n## Constants and dtypes\n\n{listed}\n")
@@ -236,7 +236,7 @@ def commands() -> str:
 
 
 def names(library: str) -> str:
-    """Return a table of the functions that another library calls differently."""
+    """Return a table of the functions that have another name in a library."""
     rows = []
     for row in ROWS:
         theirs = getattr(row, library)

@@ -1,8 +1,8 @@
 """The exceptions that plugrad raises, with their messages and links.
 
-They are found in the source. An exception is constructed where it is raised, or before
-(``error = ...; raise explained(error, "section")``), or by a helper
-(``raise misfit(op, ...)``); then the arguments of the call complete the message.
+This module finds them in the source. An exception is constructed where it is raised, or
+before (``error = ...; raise explained(error, "section")``), or by a helper (``raise
+misfit(op, ...)``). For a helper, the arguments of the call complete the message.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ EXCEPTIONS = PLUGRAD_EXCEPTIONS | {
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, Exception)
 }
-MAX_MESSAGE_CHARACTERS = 110  # in a table; the rest is cut off
-MAX_VALUE_CHARACTERS = 24  # of the expression in braces that stands for a value
-MAX_FAMILIES = 1  # that have a message each; one of more families is of them all
-WRAPPERS = {"explained": 0, "replacing": 1}  # functions: which argument they return
-# Headings of the core, by its folders.
+MAX_MESSAGE_CHARACTERS = 110  # in a table; longer messages are cut off
+MAX_VALUE_CHARACTERS = 24  # of an expression in braces; longer ones become {…}
+MAX_FAMILIES = 1  # messages in more families are listed once, under EVERYWHERE
+WRAPPERS = {"explained": 0, "replacing": 1}  # functions that return this argument
+# Headings for the messages of the core, by folder.
 FAMILIES = {
     "autodiff": "Gradients",
     "batching": "vmap",
@@ -63,7 +63,7 @@ FAMILIES = {
     "": "Axes, shapes, trees and importers",
 }
 EVERYWHERE = "In many functions"
-CLASSES = {"self.error": "BackendUnavailable or ValueError"}  # of backends, or of packs
+CLASSES = {"self.error": "BackendUnavailable or ValueError"}  # of backends or packs
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Made = tuple[ast.Call, str]  # an exception, and the section that explains it
 Helpers = dict[str, tuple[Function, list[Made]]]
@@ -100,7 +100,7 @@ def rows() -> list[Row]:
 
 
 def extract_rows(modules: dict[str, str]) -> list[Row]:
-    """Return the rows of source code by path."""
+    """Return the rows of modules, whose source code is given by path."""
     trees = {path: ast.parse(text) for path, text in modules.items()}
     functions = [
         node
@@ -120,10 +120,10 @@ def extract_rows(modules: dict[str, str]) -> list[Row]:
 
 
 def _returned_exceptions(function: Function, helpers: Container[str]) -> list[Made]:
-    """Return the exceptions that a helper returns; none if it is no helper."""
+    """Return the exceptions that a function returns; none if it is not a helper."""
     assigned: dict[str, list[ast.expr]] = defaultdict(list)
     returned: list[tuple[ast.expr | None, str]] = []
-    for node in _own_nodes(function.body):
+    for node in _scope_nodes(function.body):
         if isinstance(node, ast.Assign):
             assigned[ast.unparse(node.targets[0])].append(node.value)
         elif isinstance(node, ast.Return):
@@ -135,12 +135,12 @@ def _returned_exceptions(function: Function, helpers: Container[str]) -> list[Ma
             (made, section)
             for made in (assigned[name] if name else [value])
             if isinstance(made, ast.Call)
-            and (_exception_name(made) or _called(made) in helpers)
+            and (_exception_name(made) or _called_name(made) in helpers)
         ]
     return found
 
 
-def _called(call: ast.Call) -> str:
+def _called_name(call: ast.Call) -> str:
     """Return the name of the function or method that is called."""
     return ast.unparse(call.func).rpartition(".")[2]
 
@@ -150,7 +150,7 @@ def _exception_name(node: ast.expr | None) -> str | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
         if ast.unparse(node.func) in CLASSES:
             return CLASSES[ast.unparse(node.func)]
-        name = _called(node)
+        name = _called_name(node)
         return name if name in EXCEPTIONS or name.endswith("Error") else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.IfExp):
         return f"{ast.unparse(node.func.body)} or {ast.unparse(node.func.orelse)}"
@@ -158,7 +158,7 @@ def _exception_name(node: ast.expr | None) -> str | None:
 
 
 def _unwrapped(node: ast.expr | None) -> tuple[ast.expr | None, str]:
-    """Return the exception inside of ``explained`` and the like, and its section."""
+    """Return the exception inside wrappers such as ``explained``, and its section."""
     section = ""
     while isinstance(node, ast.Call) and ast.unparse(node.func) in WRAPPERS:
         name = ast.unparse(node.func)
@@ -215,10 +215,10 @@ class _Reader:
         """Yield the name, the message and the section of a call's exceptions."""
         if name := _exception_name(call):
             yield name, _text(call.args[0], texts) if call.args else "", ""
-        elif _called(call) not in self.helpers:
-            yield _called(call), "", ""
+        elif _called_name(call) not in self.helpers:
+            yield _called_name(call), "", ""
         else:
-            helper, made = self.helpers[_called(call)]
+            helper, made = self.helpers[_called_name(call)]
             passed = _passed_texts(helper, call, texts)
             known = _texts(helper.body, passed) | passed
             for inner, section in made:
@@ -240,24 +240,24 @@ def _passed_texts(
 def _texts(body: list[ast.stmt], known: dict[str, str] | None = None) -> dict[str, str]:
     """Return the texts that a body assigns exactly once, by name."""
     texts: dict[str, str] = {}
-    twice = set()
-    for node in _own_nodes(body):
+    reassigned = set()
+    for node in _scope_nodes(body):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            twice |= {name} & texts.keys()
+            reassigned |= {name} & texts.keys()
             if isinstance(node.value, ast.JoinedStr) or _is_text(node.value):
                 texts[name] = _text(node.value, known or {})
-    return {name: text for name, text in texts.items() if name not in twice}
+    return {name: text for name, text in texts.items() if name not in reassigned}
 
 
-def _own_nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes of a body, without those of functions and classes in it."""
-    waiting: list[ast.AST] = [*reversed(body)]
-    while waiting:
-        node = waiting.pop()
+def _scope_nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the nodes of a body, but not those of its functions and classes."""
+    stack: list[ast.AST] = [*reversed(body)]
+    while stack:
+        node = stack.pop()
         yield node
         if not isinstance(node, Function | ast.ClassDef):
-            waiting += reversed([*ast.iter_child_nodes(node)])
+            stack += reversed([*ast.iter_child_nodes(node)])
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -284,20 +284,20 @@ def _text(node: ast.expr, texts: dict[str, str]) -> str:
         return _text(node.left, texts) + _text(node.right, texts)
     if isinstance(node, ast.Name) and node.id in texts:
         return texts[node.id]
-    if isinstance(node, ast.List) and len(node.elts) == 1:  # of problems
+    if isinstance(node, ast.List) and len(node.elts) == 1:  # a list with one problem
         return _text(node.elts[0], texts)
     return f"{{{ast.unparse(_joined_items(node))}}}"
 
 
 def _is_joined(node: ast.expr) -> bool:
-    """Return whether an expression is a text, or a sum of which a part is one."""
+    """Return whether an expression is a string, or a sum that contains one."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _is_joined(node.left) or _is_joined(node.right)
     return isinstance(node, ast.JoinedStr) or _is_text(node)
 
 
 def _joined_items(node: ast.expr) -> ast.expr:
-    """Return ``names`` of ``", ".join(map(str, names)) or "none"``."""
+    """Return the ``names`` in ``", ".join(map(str, names)) or "none"``."""
     if isinstance(node, ast.BoolOp):
         return _joined_items(node.values[0])
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -322,15 +322,15 @@ def page() -> str:
 
 def _tables() -> dict[str, list[Row]]:
     """Return the rows of each table by its heading, each message once in a table."""
-    homes: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
+    rows_by_message: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
     for row in rows():
         if message := _shortened(row.message):
             package, family = _family(row.path)
-            found = homes[package, message, row.error]
+            found = rows_by_message[package, message, row.error]
             if family not in found or (row.section and not found[family].section):
                 found[family] = row
     tables: dict[str, list[Row]] = defaultdict(list)
-    for (package, message, _), by_family in homes.items():
+    for (package, message, _), by_family in rows_by_message.items():
         if len(by_family) > MAX_FAMILIES:
             by_family = {EVERYWHERE: next(iter(by_family.values()))}
         for family, row in by_family.items():
@@ -349,30 +349,30 @@ def _family(path: str) -> tuple[str, str]:
 
 
 def _position(title: str) -> tuple[bool, str, bool, str]:
-    """Return a key: the core comes first, and in it what many functions raise."""
+    """Return a sort key: the core first, and EVERYWHERE first in the core."""
     package, _, family = title.partition(": ")
     return package != "plugrad", package, family != EVERYWHERE, family
 
 
 def _shortened(message: str) -> str:
-    """Return what a message says before its advice, without long expressions.
+    """Return a message without its advice and without long expressions.
 
     Examples:
         >>> _shortened("{op}: {x} is {', '.join(names) if names else 'none'}; cast")
         '{op}: {x} is {…}'
 
     """
-    said = " ".join(message.split()).partition("; ")[0]
-    said = re.sub(rf"{{[^{{}}]{{{MAX_VALUE_CHARACTERS + 1},}}}}", "{…}", said)
-    if not re.search(r"[a-z]{2}", re.sub(r"{[^{}]*}", "", said)):
-        return ""  # another module, or another library, has written it
-    if len(said) <= MAX_MESSAGE_CHARACTERS:
-        return said
-    return f"{said[:MAX_MESSAGE_CHARACTERS].rpartition(' ')[0]} …"
+    text = " ".join(message.split()).partition("; ")[0]
+    text = re.sub(rf"{{[^{{}}]{{{MAX_VALUE_CHARACTERS + 1},}}}}", "{…}", text)
+    if not re.search(r"[a-z]{2}", re.sub(r"{[^{}]*}", "", text)):
+        return ""  # the text comes from another module or library
+    if len(text) <= MAX_MESSAGE_CHARACTERS:
+        return text
+    return f"{text[:MAX_MESSAGE_CHARACTERS].rpartition(' ')[0]} …"
 
 
 def _table(found: list[Row]) -> str:
-    """Return a table in the order of messages, those that begin with a value last."""
+    """Return a table sorted by message; those that begin with a value come last."""
     ordered = sorted(found, key=lambda row: (row.message[0] == "{", row.message))
     lines = [f"| {_message(row)} | {_exception(row)} |\n" for row in ordered]
     return f"| message | exception |\n| --- | --- |\n{''.join(lines)}"

@@ -1,7 +1,7 @@
 """Pages of notebooks: the cells and the outputs of an ``.ipynb`` file as Markdown.
 
-The outputs are those of the file, which ``make notebooks`` has executed. A picture is a
-file of its own.
+The outputs are those in the file: ``make notebooks`` executed it. A picture becomes a
+separate file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def convert(text: str, source: str, page: str) -> tuple[str, dict[str, bytes]]:
 
 
 def _output(output: dict[str, Any], page: str, pictures: dict[str, bytes]) -> str:
-    """Return the Markdown of an output; add its picture, if it is one."""
+    """Return the Markdown of an output; if it is a picture, add it to ``pictures``."""
     data = {kind: "".join(lines) for kind, lines in output.get("data", {}).items()}
     if "image/png" in data:
         path = PurePosixPath(page).with_suffix(f".{len(pictures) + 1}.png")
@@ -65,7 +65,7 @@ def _output(output: dict[str, Any], page: str, pictures: dict[str, bytes]) -> st
 
 
 def _alternative(name: str) -> str:
-    """Return the description of a picture, which is that of the gallery."""
+    """Return the alternative text of a picture, as in the gallery."""
     gallery = (links.ROOT / "docs" / "gallery.md").read_text()
     found = re.search(PICTURE.format(re.escape(name)), gallery)
     return " ".join(found[1].split()) if found else ""

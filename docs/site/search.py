@@ -1,8 +1,8 @@
 """The search index of each language.
 
-The theme has one index for the whole site. It is split here. English pages find English
-pages. A translated page finds the translations in its language and, for other
-pages, the English ones; it loads its index from the folder of its language.
+The theme has one index for the whole site; this module splits it. English pages find
+English pages. A translated page finds the translations in its language and, where there
+is no translation, English pages; it loads its index from the folder of its language.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BOUNDARIES = {
     "zh": f"(?<={CHINESE})(?={CHINESE})",
     "ja": f"(?<={KATAKANA})(?={JAPANESE})|(?<={JAPANESE})(?={KATAKANA})",
 }
-# "en" stands for languages without a stemmer in the browser: it uses none on this site.
+# "en", which uses no stemmer here, stands for languages without one in the browser.
 LUNR_LANGUAGES = {"es": "es", "pt": "pt", "zh": "en", "ja": "ja", "id": "en"}
 TRANSLATION_BOOST = 2  # translations come before English pages
 BASE = re.compile(r'("base": ")\.\./?')
@@ -47,16 +47,16 @@ def split(index: dict[str, Any], translated: set[str]) -> dict[str, dict[str, An
         code, _, name = address.partition("/")
         if code in pages:
             location = f"{name}{hash}{anchor}"
-            own = entry | {"location": location, "boost": TRANSLATION_BOOST}
-            pages[code].append(own)
+            boosted = entry | {"location": location, "boost": TRANSLATION_BOOST}
+            pages[code].append(boosted)
             continue
         english.append(entry)
-        for code, own in pages.items():
+        for code, entries in pages.items():
             if f"{code}/{address}" not in translated:
-                own.append(entry | {"location": f"../{entry['location']}"})
+                entries.append(entry | {"location": f"../{entry['location']}"})
     found = {"en": index | {"docs": english}}
-    for code, own in pages.items():
-        found[code] = {"config": _config(index["config"], code), "docs": own}
+    for code, entries in pages.items():
+        found[code] = {"config": _config(index["config"], code), "docs": entries}
     return found
 
 
@@ -73,17 +73,17 @@ def write(site: Path) -> None:
     """Replace the index of a built site by one for each language."""
     index = json.loads((site / INDEX).read_text())
     translated = {translations.address(page) for page in translations.pages().values()}
-    for code, own in split(index, translated).items():
+    for code, part in split(index, translated).items():
         path = site / ("" if code == "en" else code) / INDEX
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(own, ensure_ascii=False, separators=(",", ":")))
+        path.write_text(json.dumps(part, ensure_ascii=False, separators=(",", ":")))
 
 
 def adapt(html: str, page: str) -> str:
     """Return a built page that loads the index of its language.
 
     A page without translations loses its ``<link rel="alternate">``: there is no other
-    version of it, and the theme would look for a site map at each of them.
+    version of it, and the theme would look for a site map at each such address.
 
     Examples:
         >>> adapt('{"base": "../.."}', "es/guide.md")

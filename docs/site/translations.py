@@ -2,8 +2,7 @@
 
 A translation records, in its front matter, the Git blob hash of the English page from
 which it was made. If the English page has changed since, the built page says so at the
-top.
-On the site, ``docs/guide.es.md`` becomes ``es/guide.md``.
+top. On the site, ``docs/guide.es.md`` becomes ``es/guide.md``.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def pages() -> dict[str, str]:
 
 
 def language(page: str) -> tuple[str, str]:
-    """Return the language of a page of the site, and its path without it.
+    """Return the language of a page of the site, and its path without the language.
 
     Examples:
         >>> language("es/guide.md"), language("guide.md")
@@ -137,7 +136,7 @@ def code(text: str) -> list[str]:
 def with_code(translation: str, english: str) -> str:
     """Return a translation with the code blocks of the English page.
 
-    It is returned as it is if the two differ in the number of blocks.
+    The translation is unchanged if the two pages differ in the number of blocks.
     """
     blocks = iter(code(english))
     if len(code(translation)) != len(code(english)):
@@ -159,7 +158,7 @@ def note(page: str) -> str:
 
 
 def add_note(markdown: str, page: str) -> str:
-    """Return a page with the note, if there is one, under its title."""
+    """Return a page with its note, if it has one, under the title."""
     text = note(page)
     title, _, rest = markdown.partition("\n")
     return f"{title}\n\n> {text}\n{rest}" if text else markdown
@@ -168,17 +167,19 @@ def add_note(markdown: str, page: str) -> str:
 def alternates(page: str) -> list[dict[str, str]]:
     """Return the entries of the menu of languages on a page of the site.
 
-    A language that lacks the page leads to its start page.
+    The entry of a language without this page links to its start page.
     """
     translated = {*pages().values()}
     _, name = language(page)
     found = []
-    for code, one in LANGUAGES.items():
+    for code, target in LANGUAGES.items():
         path = name if code == "en" else f"{code}/{name}"
         if code != "en" and path not in translated:
             path = f"{code}/start.md"
         if code == "en" or path in translated:
-            found.append({"name": one.name, "lang": one.theme, "link": address(path)})
+            found.append(
+                {"name": target.name, "lang": target.theme, "link": address(path)}
+            )
     return found
 
 
