@@ -137,10 +137,12 @@ def ratio(us: dict[str, float], peer: str, ours: str = "opencl") -> float | None
 Contestants = list[workloads.Contestant]
 
 
-def ask(report: Report, one: workloads.Contestant, **request: Any) -> dict[str, Any]:
+def ask(
+    report: Report, contestant: workloads.Contestant, **request: Any
+) -> dict[str, Any]:
     """Return the answer to a request, or an error if the run ends before the answer."""
-    one.timeout_s = report.seconds_left()
-    return one.ask(**request)
+    contestant.timeout_s = report.seconds_left()
+    return contestant.ask(**request)
 
 
 def device(report: Report, libraries: Contestants, given: argparse.Namespace) -> None:
@@ -148,15 +150,19 @@ def device(report: Report, libraries: Contestants, given: argparse.Namespace) ->
     answer = ask(
         report, libraries[0], device=True, quick=given.quick, seconds=seconds(given)
     )
-    report.head("device", ["pyopencl", *(one.name for one in libraries)])
+    report.head("device", ["pyopencl", *(contestant.name for contestant in libraries)])
     if "error" in answer:
         report.row("device", "error", answer["error"], [], answer["error"])
         return
     for name, value in answer["properties"].items():
         report.row("device", name, value, [], str(value))
-    for one in libraries:
+    for contestant in libraries:
         report.row(
-            "device", f"versions of {one.name}", one.versions, [], str(one.versions)
+            "device",
+            f"versions of {contestant.name}",
+            contestant.versions,
+            [],
+            str(contestant.versions),
         )
     us = answer["us"]
     rate = answer["bytes"] / us["copy"] * TERA_PER_S
@@ -167,7 +173,7 @@ def device(report: Report, libraries: Contestants, given: argparse.Namespace) ->
         values = {"pyopencl": us[name], **times}
         cells = [
             number(values.get(k))
-            for k in ("pyopencl", *(one.name for one in libraries))
+            for k in ("pyopencl", *(contestant.name for contestant in libraries))
         ]
         report.row(
             "device", name, values, cells, "; ".join([what, *map(short, errors)])
@@ -214,7 +220,7 @@ def _rates(
     share: bool,
 ) -> None:
     """Report the cases of a part; the first is the copy that ``share`` refers to."""
-    names = [one.name for one in libraries]
+    names = [contestant.name for contestant in libraries]
     heads = [head for name in names for head in (name, unit, *["of copy"] * share)]
     report.head(part, [*heads, *(f"{name}/opencl" for name in names[1:])])
     cases = gpu_cases.cases(part, given.quick)
@@ -242,12 +248,12 @@ def time_case(
     """Return the microseconds of a case by library, and what failed."""
     us, errors = {}, []
     request = {"time": name, "part": part, "quick": given.quick}
-    for one in libraries:
-        answer = ask(report, one, **request, seconds=seconds(given))
+    for contestant in libraries:
+        answer = ask(report, contestant, **request, seconds=seconds(given))
         if "us" in answer:
-            us[one.name] = answer["us"]
+            us[contestant.name] = answer["us"]
         elif "error" in answer:
-            errors.append(f"{one.name}: {answer['error']}")
+            errors.append(f"{contestant.name}: {answer['error']}")
     return us, errors
 
 
@@ -263,13 +269,13 @@ def run_workloads(report: Report, given: argparse.Namespace) -> None:
     peers = [f"{peer}-cuda" for peer in given.peers]
     ours = "opencl-mixed"
     contestants = workloads.start([ours], peers, given.threads, given.python)
-    peers = [one.name for one in contestants[1:]]
+    peers = [contestant.name for contestant in contestants[1:]]
     report.head("workloads", [ours, *peers, *(f"{p}/opencl" for p in peers)])
     us: workloads.Times = {}
     try:
         for name in report.in_time("workloads", given.workloads):
-            for one in contestants:
-                one.timeout_s = report.seconds_left()
+            for contestant in contestants:
+                contestant.timeout_s = report.seconds_left()
             found = workloads.run(name, contestants, TURNS_BUDGET_S / divisor, turn)
             us[name] = {
                 k: t for k, t in found["us"].items() if k not in found["differ"]
@@ -280,8 +286,8 @@ def run_workloads(report: Report, given: argparse.Namespace) -> None:
             notes += [short(f"{k}: {why}") for k, why in found["errors"].items()]
             report.row("workloads", name, found, cells, "; ".join(notes))
     finally:
-        for one in contestants:
-            one.close()
+        for contestant in contestants:
+            contestant.close()
     _summary(report, workloads.ratios(us, [ours], peers)[ours])
 
 
@@ -343,18 +349,18 @@ def started(given: argparse.Namespace) -> Iterator[Contestants]:
         for name in names:
             python = sys.executable if name == "opencl" else given.python
             script = [PEER_SCRIPT, name]
-            one = workloads.Contestant(name, given.threads, python, script)
-            if not one.error:
-                found.append(one)
+            contestant = workloads.Contestant(name, given.threads, python, script)
+            if not contestant.error:
+                found.append(contestant)
                 continue
-            one.close()
+            contestant.close()
             if name == "opencl":
-                raise SystemExit(f"opencl does not start: {one.error}")
-            print(f"{name} is left out: {one.error}", file=sys.stderr)
+                raise SystemExit(f"opencl does not start: {contestant.error}")
+            print(f"{name} is left out: {contestant.error}", file=sys.stderr)
         yield found
     finally:
-        for one in found:
-            one.close()
+        for contestant in found:
+            contestant.close()
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -44,18 +44,22 @@ def measure(given: argparse.Namespace) -> Curves:
     curves: Curves = {}
     try:
         for name in given.only:
-            curves[name] = {one.name: [] for one in contestants}
+            curves[name] = {contestant.name: [] for contestant in contestants}
             for factor in FACTORS:
                 found = workloads.run(name, contestants, given.seconds, turn, factor)
-                for one, curve in curves[name].items():
-                    us = found["us"].get(one) if one not in found["differ"] else None
+                for contestant, curve in curves[name].items():
+                    us = (
+                        found["us"].get(contestant)
+                        if contestant not in found["differ"]
+                        else None
+                    )
                     count = elements(name, factor)
                     curve.append(None if us is None else us * 1e3 / count)
-                for one, why in (found["errors"] | found["differ"]).items():
-                    print(f"{name} at {factor}: {one}: {why}", file=sys.stderr)
+                for contestant, why in (found["errors"] | found["differ"]).items():
+                    print(f"{name} at {factor}: {contestant}: {why}", file=sys.stderr)
     finally:
-        for one in contestants:
-            one.close()
+        for contestant in contestants:
+            contestant.close()
     return curves
 
 
@@ -67,9 +71,9 @@ def table(curves: Curves) -> str:
 
     lines = [row("ns an element", "", FACTOR_LABELS)]
     for name, by_contestant in curves.items():
-        for one, curve in by_contestant.items():
+        for contestant, curve in by_contestant.items():
             cells = ["-" if x is None else f"{x:.3g}" for x in curve]
-            lines.append(row(name, one, cells))
+            lines.append(row(name, contestant, cells))
     return "\n".join(lines)
 
 
@@ -83,9 +87,9 @@ def record(curves: Curves, given: argparse.Namespace) -> dict[str, Any]:
         "columns": ["workload", "contestant", *FACTOR_LABELS],
         "labels": 2,
         "rows": [
-            [name, one, *curve]
+            [name, contestant, *curve]
             for name, by_contestant in curves.items()
-            for one, curve in by_contestant.items()
+            for contestant, curve in by_contestant.items()
         ],
     }
 

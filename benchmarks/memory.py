@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options(arguments)
     contestants = [*given.backend, *given.peers]
     report = {
-        name: {one: peak(name, one, given) for one in contestants}
+        name: {contestant: peak(name, contestant, given) for contestant in contestants}
         for name in given.only
     }
     print(table(report))

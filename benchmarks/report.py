@@ -3,7 +3,8 @@
 The numbers are those of the records in ``benchmarks/results``. A page marks the place
 of a block with ``<!-- results: NAME -->`` and ``<!-- /results -->``; the text between
 the two is replaced. The charts are written to ``docs/benchmarks``, each for light and
-for dark pages. ``make docs`` does the same, and the tests compare.
+for dark pages. ``make docs`` does the same, and a test checks that the files are up to
+date.
 """
 
 from __future__ import annotations

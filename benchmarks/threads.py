@@ -11,9 +11,9 @@ other down::
     python3.14t benchmarks/threads.py
     python3.14t benchmarks/threads.py --contestants cpu,cpu-jit,jax-jit,torch --turns 5
 
-Contestants: ``cpu`` and other plugrad backends, ``cpu-jit`` and so on for these with
-``pg.jit``; ``torch``; ``jax``, which compiles all workloads but ``grad_small``; and
-``jax-jit``, which compiles all.
+Contestants: ``cpu`` and other plugrad backends; ``cpu-jit``, a backend with ``pg.jit``;
+``torch``; ``jax``, which compiles all workloads but ``grad_small``; and ``jax-jit``,
+which compiles all.
 """
 
 from __future__ import annotations

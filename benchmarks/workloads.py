@@ -187,18 +187,18 @@ def start(
         if name.startswith("tfjs") and shutil.which("node") is None:
             print(f"{name} is left out: it needs Node.js", file=sys.stderr)
             continue
-        one = Contestant(name, threads, python)
-        if not one.error:
-            found.append(one)
+        contestant = Contestant(name, threads, python)
+        if not contestant.error:
+            found.append(contestant)
             continue
-        one.close()
+        contestant.close()
         if name in backends:
-            raise SystemExit(f"backend {name!r} does not start: {one.error}")
-        print(f"{name} is left out: {one.error}", file=sys.stderr)
+            raise SystemExit(f"backend {name!r} does not start: {contestant.error}")
+        print(f"{name} is left out: {contestant.error}", file=sys.stderr)
         target = (
             "benchmarks/peers/node_modules" if "tfjs" in name else ".venv/.group-bench"
         )
-        if "needs" not in one.error:  # the package is missing, not a requirement
+        if "needs" not in contestant.error:  # the package is missing, not a requirement
             print(f"  `make {target}` installs it", file=sys.stderr)
     return found
 
@@ -224,13 +224,13 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         inputs = definitions.write(name, Path(folder), factor)
         ready = []
-        for one in contestants:
-            answer = one.ask(load=name, folder=folder)
+        for contestant in contestants:
+            answer = contestant.ask(load=name, folder=folder)
             if "error" in answer:
-                errors[one.name] = answer["error"]
+                errors[contestant.name] = answer["error"]
             elif "missing" not in answer:
-                ready.append(one)
-                results[one.name] = _result(name, inputs, Path(folder))
+                ready.append(contestant)
+                results[contestant.name] = _result(name, inputs, Path(folder))
     _take_turns(ready, budget, turn, us, errors)
     return {"us": us, "errors": errors, "differ": differing(name, results)}
 
@@ -243,22 +243,25 @@ def _take_turns(
     errors: dict[str, str],
 ) -> None:
     """Fill ``us`` with the best times, and ``errors`` with failures."""
-    spent = dict.fromkeys((one.name for one in ready), 0.0)
+    spent = dict.fromkeys((contestant.name for contestant in ready), 0.0)
     turns = 0
     while ready := [
-        one
-        for one in ready
-        if one.name not in errors and (turns < MIN_TURNS or spent[one.name] < budget)
+        contestant
+        for contestant in ready
+        if contestant.name not in errors
+        and (turns < MIN_TURNS or spent[contestant.name] < budget)
     ]:
         turns += 1
-        for one in ready:
+        for contestant in ready:
             start = perf_counter()
-            answer = one.ask(**turn)
-            spent[one.name] += perf_counter() - start
+            answer = contestant.ask(**turn)
+            spent[contestant.name] += perf_counter() - start
             if "error" in answer:
-                errors[one.name] = answer["error"]
+                errors[contestant.name] = answer["error"]
             else:
-                us[one.name] = min(us.get(one.name, math.inf), answer["us"])
+                us[contestant.name] = min(
+                    us.get(contestant.name, math.inf), answer["us"]
+                )
 
 
 def _result(name: str, inputs: Mapping[str, Array], folder: Path) -> list[Array]:
@@ -287,11 +290,13 @@ def differing(name: str, results: Mapping[str, list[Array]]) -> dict[str, float]
     """
     limit = 0.0 if WORKLOADS[name].exact else TOLERANCE
     found = {}
-    for one, result in results.items():
-        others = [_distance(result, r) for other, r in results.items() if other != one]
+    for contestant, result in results.items():
+        others = [
+            _distance(result, r) for other, r in results.items() if other != contestant
+        ]
         agreeing = sum(d <= limit for d in others)
         if 2 * agreeing < len(others):
-            found[one] = min(others)
+            found[contestant] = min(others)
     return found
 
 
@@ -358,16 +363,22 @@ def table(report: Mapping[str, Any]) -> str:
     lines = [row("us", names, [])]
     for name, us in report["us"].items():
         wrong = report["differ"].get(name, {})
-        cells = [_cell(us.get(one), one in wrong) for one in names]
+        cells = [_cell(us.get(contestant), contestant in wrong) for contestant in names]
         by_pair = (report["ratios"][ours][peer].get(name) for ours, peer in pairs)
         lines.append(row(name, cells, by_pair))
     if pairs:
         means = (report["geometric_means"][ours][peer] for ours, peer in pairs)
         lines.append(row("geometric mean", [""] * len(names), means))
     for name, wrong in report["differ"].items():
-        lines += [f"! {name}: {one} is off by {by:.1e}" for one, by in wrong.items()]
+        lines += [
+            f"! {name}: {contestant} is off by {by:.1e}"
+            for contestant, by in wrong.items()
+        ]
     for name, errors in report["errors"].items():
-        lines += [f"- {name}: {one} cannot: {why}" for one, why in errors.items()]
+        lines += [
+            f"- {name}: {contestant} cannot: {why}"
+            for contestant, why in errors.items()
+        ]
     return "\n".join(lines)
 
 
@@ -391,18 +402,18 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     versions: dict[str, dict[str, str]] = {}
     for number in range(given.processes):
         contestants = start(given.backend, given.peers, given.threads, given.python)
-        versions |= {one.name: one.versions for one in contestants}
+        versions |= {contestant.name: contestant.versions for contestant in contestants}
         try:
             for done, name in enumerate(given.only):
                 found = run(name, contestants, budget, turn)
                 errors[name] |= found["errors"]
                 differ[name] |= found["differ"]
-                for one, time in found["us"].items():
-                    us[name][one] = min(time, us[name].get(one, math.inf))
+                for contestant, time in found["us"].items():
+                    us[name][contestant] = min(time, us[name].get(contestant, math.inf))
                 _progress(f"{name}: {done + 1} of {len(given.only)}, run {number + 1}")
         finally:
-            for one in contestants:
-                one.close()
+            for contestant in contestants:
+                contestant.close()
             _progress("")
     peers = [name for name in versions if name not in given.backend]
     by_pair = ratios(_correct_times(us, differ), given.backend, peers)
@@ -444,7 +455,11 @@ def record(report: Mapping[str, Any]) -> dict[str, Any]:
 def _correct_times(us: Times, differ: Times) -> Times:
     """Return the times of the contestants with correct results."""
     return {
-        name: {one: t for one, t in times.items() if one not in differ.get(name, {})}
+        name: {
+            contestant: t
+            for contestant, t in times.items()
+            if contestant not in differ.get(name, {})
+        }
         for name, times in us.items()
     }
 

@@ -54,7 +54,7 @@ class TensorUnpickler(pickle.Unpickler):
         return self.ALLOWED[f"{module}.{name}"]
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return the description of a storage, whose numbers follow the pickles."""
+        """Return the description of a storage; its data follow the pickles."""
         return pid
 
 

@@ -183,8 +183,8 @@ def set_platform_tag(wheel: Path, target: Target) -> Path:
     # auditwheel accepts only platforms of its own processor and C library.
     is_native = target.tag == f"manylinux_2_17_{platform.machine()}"
     options = ["--plat", target.tag if is_native else "auto", "--only-plat"]
-    # The musl loader accepts all names of the C library; auditwheel only that of
-    # Alpine.
+    # The musl loader accepts any name of the C library; auditwheel accepts only
+    # Alpine's name.
     options += ["--exclude", "libc.so"] if target.libc == "musl" else []
     output = wheel.parent / "tagged"
     repair = (sys.executable, "-m", "auditwheel", "repair", *options)

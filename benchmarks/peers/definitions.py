@@ -95,9 +95,9 @@ def mobilenet_layers() -> Layers:
 
     add("conv", 3, 3, 3, 32, stride=2)
     before = 32
-    for factor, channels, repeats, first in BLOCKS:
+    for factor, channels, repeats, first_stride in BLOCKS:
         for i in range(repeats):
-            stride = 1 if i else first
+            stride = 1 if i else first_stride
             hidden = before * factor
             begin = len(layers)
             if factor != 1:

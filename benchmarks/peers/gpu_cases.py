@@ -70,7 +70,7 @@ PRODUCTS: list[tuple[int, int, int, int, str, str]] = [
     (1, 1024, 1024, 1024, "", "float16"),
     (1, 4096, 4096, 4096, "", "float16"),
 ]
-# Images, height and width, channels, channels of the result; size of the window.
+# Number of images, side, input channels, output channels, side of the window.
 CONVOLUTIONS = [
     (1, 56, 64, 64, 3),
     (32, 56, 64, 64, 3),

@@ -221,18 +221,18 @@ class Plugrad(Library):
         found: Counter[str] = Counter()
         send, device = self._launch.send, self._device
 
-        def counting(kernel: Any, *args: Any) -> None:
+        def send_and_count(kernel: Any, *args: Any) -> None:
             found[kernel._name] += 1
             send(kernel, *args)
 
-        def counted(name: str) -> Callable[..., None]:
+        def counting_version(name: str) -> Callable[..., None]:
             work = getattr(device, name)
             return lambda *args: (found.update([f"({name})"]), work(*args))[-1]
 
         transfers = ("fill", "write", "read")
-        self._launch.send = counting
+        self._launch.send = send_and_count
         for name in transfers:
-            setattr(device, name, counted(name))
+            setattr(device, name, counting_version(name))
         try:
             case()
         finally:

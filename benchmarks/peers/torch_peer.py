@@ -138,13 +138,13 @@ class Square(torch.autograd.Function):
 def _(x: Tensor) -> Case:
     x.requires_grad_()
 
-    def both() -> Any:
+    def value_and_gradient() -> Any:
         x.grad = None
         y = Square.apply(x).sum()
         y.backward()
         return y.detach(), x.grad
 
-    return both
+    return value_and_gradient
 
 
 @cases("exp_1m")

@@ -164,7 +164,7 @@ def documented(module: ModuleType) -> list[str]:
 
 
 def _entry(path: str, value: Any) -> str:
-    """Return the entry of an object; in plugrad, with all members of a class."""
+    """Return the entry of an object; for a plugrad class, with all its members."""
     options = (
         CLASS_OPTIONS if inspect.isclass(value) and path.startswith("plugrad.") else ""
     )

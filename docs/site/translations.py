@@ -81,7 +81,7 @@ def original(path: str) -> str | None:
 
 
 def pages() -> dict[str, str]:
-    """Return the path on the site of each translation, by its path.
+    """Return the site path of each translation, by source path.
 
     Examples:
         >>> pages()["docs/guide.es.md"]
