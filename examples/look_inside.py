@@ -290,12 +290,8 @@ def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
     """Read the options, compute and draw the maps; return the rows of each backend."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--backends", nargs="+", default=["cpu", "wasm", "opencl"])
-    parser.add_argument(
-        "--train", action="store_true", help="train a small network here"
-    )
-    parser.add_argument(
-        "--steps", type=int, default=500, help="number of training steps"
-    )
+    parser.add_argument("--train", action="store_true", help="train a small network")
+    parser.add_argument("--steps", type=int, default=500, help="training steps")
     parser.add_argument("--model", type=Path, help="an ONNX network")
     parser.add_argument("--images", type=Path, nargs="+", help="your photographs")
     parser.add_argument("--out", type=Path, default=Path("out/look_inside.png"))
