@@ -87,8 +87,8 @@ def compile_family(tmp_path, monkeypatch):
     """
     package = pytest.importorskip("plugrad_wasm", reason="it is not installed")
     pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
-    script = WASM / "hatch_build.py"
-    spec = importlib.util.spec_from_file_location("hatch_build", script)
+    file = WASM / "hatch_build.py"
+    spec = importlib.util.spec_from_file_location("hatch_build", file)
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
     installed = Path(package.__file__).parent
@@ -98,10 +98,9 @@ def compile_family(tmp_path, monkeypatch):
     for path in installed.iterdir():
         if path.name != "modules":
             (package / path.name).symlink_to(path)
-    others = installed / "modules" / "plain"
-    for path in others.glob("*.wasm"):
+    for path in (installed / "modules" / "plain").glob("*.wasm"):
         (modules / path.name).symlink_to(path)
-    index = json.loads((others / "index.json").read_text())
+    index = json.loads((installed / "modules/plain/index.json").read_text())
 
     def compile_text(text):
         sources = tmp_path / "src_c"
