@@ -1,11 +1,11 @@
-"""Tests of libraries that take tensors: ``make test-consumers`` runs all of them.
+"""Tests of libraries that accept tensors: ``make test-consumers`` runs all of them.
 
 Without ``--all``, the tests with the marker ``consumers_all`` are left out.
 """
 
 import os
 
-# SciPy reads it when it is imported; without it, scikit-learn refuses arrays.
+# SciPy reads this when it is imported. scikit-learn needs it for array API dispatch.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 
@@ -18,8 +18,10 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     if config.getoption("all"):
         return
-    kept, left = [], []
+    selected, deselected = [], []
     for item in items:
-        (left if item.get_closest_marker("consumers_all") else kept).append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
+        (deselected if item.get_closest_marker("consumers_all") else selected).append(
+            item
+        )
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = selected

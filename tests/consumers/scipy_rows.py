@@ -1,6 +1,6 @@
-"""Calls of SciPy on arrays of any namespace: a row is a function and a call.
+"""Calls of SciPy functions on arrays of any namespace.
 
-The argument of a call, ``a``, has arrays of one dtype, and ``xp``, their namespace.
+The argument of a call, ``a``, contains arrays of one dtype, and their namespace ``xp``.
 """
 
 from types import SimpleNamespace
@@ -334,26 +334,26 @@ ROWS = {
 }
 
 
-# SciPy makes constants and results without a dtype here; they are float32 in plugrad.
+# Here SciPy creates arrays without giving a dtype; in plugrad they are float32.
 WITHOUT_DTYPE = """
     fft.fftfreq integrate.cumulative_simpson interpolate.Akima1DInterpolator
     signal.taylor stats.brunnermunzel stats.mode stats.rankdata
 """
-# These compute with complex numbers of the precision of their arguments ...
-OF_COMPLEX = """
+# These compute with complex numbers as precise as their arguments ...
+WITH_COMPLEX = """
     fft.fft fft.ifft fft.fft2 fft.rfft fft.irfft fft.rfftn fft.hfft signal.fftconvolve
     signal.hilbert signal.envelope signal.resample signal.freqz signal.freqs
     signal.vectorstrength
 """
 COMPLEX128 = {"fft.fht", "signal.tf2zpk"}  # ... and these with complex128.
-# What runs without --all: some of each module.
-SOME = """
+# Rows that run without --all: a few from each module.
+RUN_BY_DEFAULT = """
     cluster.whiten cluster.linkage constants.lambda2nu differentiate.derivative fft.fft
     fft.dct integrate.trapezoid interpolate.CubicSpline linalg.block_diag ndimage.label
     ndimage.gaussian_filter optimize.rosen_hess optimize.find_root signal.convolve
     signal.hilbert signal.lfilter spatial.transform.Rotation special.logsumexp
     special.gammaln special.xlogy stats.zscore stats.entropy stats.pearsonr
 """
-DEFAULT_DTYPE, COMPLEX, FAST = (
-    set(names.split()) for names in (WITHOUT_DTYPE, OF_COMPLEX, SOME)
+DEFAULT_DTYPE, COMPLEX, QUICK = (
+    set(names.split()) for names in (WITHOUT_DTYPE, WITH_COMPLEX, RUN_BY_DEFAULT)
 )

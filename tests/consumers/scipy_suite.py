@@ -1,13 +1,13 @@
-"""Run SciPy's own tests of the array API with plugrad as the namespace.
+"""Run SciPy's own array API tests with plugrad as the namespace.
 
-``python -m tests.consumers.scipy_suite [backend ...] [module ...] [options of pytest]``
-runs them once on each backend, in a process of its own: on those that are named, or on
-all; of the modules that are named, or of all.
+``python -m tests.consumers.scipy_suite [backend ...] [module ...] [pytest options]``
+runs them once on each backend, each time in a new process. If no backend is named, it
+uses all backends; if no SciPy module is named, it tests all modules.
 
-As a plugin of pytest, this module makes the fixtures ``xp`` and ``devices`` of SciPy's
-``conftest.py`` again, for plugrad alone; it changes nothing else of SciPy. It selects
-the tests that take the fixture ``xp``, expects the failures that ``scipy_xfails.toml``
-explains, and prints a table by module, and the number of failures of each reason.
+As a pytest plugin, this module redefines the fixtures ``xp`` and ``devices`` of SciPy's
+``conftest.py`` for plugrad alone; it changes nothing else in SciPy. It selects the
+tests that use the fixture ``xp``, expects the failures that ``scipy_xfails.toml``
+explains, and prints a table by module and the number of failures for each reason.
 """
 
 import re
@@ -37,33 +37,35 @@ XFAILS = Path(__file__).parent / "scipy_xfails.toml"
 
 
 def devices(xp: Any) -> list[str | None]:
-    """Return all devices; SciPy's fixture adds a list, and 2025.12 says a tuple."""
+    """Return all devices and None; SciPy's own fixture does not accept a tuple."""
     return [*xp.__array_namespace_info__().devices(), None]
 
 
 def add_plugrad() -> None:
-    """Make the fixtures ``xp`` and ``devices`` before pytest reads them."""
-    import scipy.conftest as theirs
+    """Replace the fixtures ``xp`` and ``devices`` before pytest reads them."""
+    import scipy.conftest as scipy_conftest
 
     param = pytest.param(pg, id="plugrad", marks=pytest.mark.array_api_backends)
-    theirs.xp_known_backends.add("plugrad")
-    theirs.xp = pytest.fixture(params=[param])(theirs.xp.__wrapped__)
-    theirs.devices = pytest.fixture(devices)
+    scipy_conftest.xp_known_backends.add("plugrad")
+    scipy_conftest.xp = pytest.fixture(params=[param])(scipy_conftest.xp.__wrapped__)
+    scipy_conftest.devices = pytest.fixture(devices)
 
 
 @cache
 def expected() -> list[dict[str, Any]]:
-    """Return the reasons why tests fail on the active backend."""
+    """Return the entries of tests that are expected to fail on the active backend."""
     entries = tomllib.loads(XFAILS.read_text())["xfail"]
-    return [one for one in entries if backend() in one.get("backends", BACKENDS)]
+    return [entry for entry in entries if backend() in entry.get("backends", BACKENDS)]
 
 
 def reason(test: str, message: str) -> str | None:
-    """Return why a test fails, if it is known."""
-    for one in expected():
-        said = any(re.search(text, message) for text in one.get("messages", ()))
-        if said or test.startswith(tuple(one.get("tests", ("-",)))):
-            return str(one["reason"])
+    """Return why a test is expected to fail, or None."""
+    for entry in expected():
+        is_message_known = any(
+            re.search(text, message) for text in entry.get("messages", ())
+        )
+        if is_message_known or test.startswith(tuple(entry.get("tests", ("-",)))):
+            return str(entry["reason"])
     return None
 
 
@@ -71,7 +73,7 @@ def reason(test: str, message: str) -> str | None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Keep the tests on plugrad."""
+    """Keep only the tests that use the fixture ``xp``."""
     kept = [item for item in items if "xp" in getattr(item, "fixturenames", ())]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
@@ -81,7 +83,7 @@ def pytest_collection_modifyitems(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Iterator[Any]:
-    """Expect the failures that have a known reason."""
+    """Report failures with a known reason as expected."""
     report = yield
     if report.failed and call.excinfo is not None:
         why = reason(item.nodeid, str(call.excinfo.value))
@@ -91,12 +93,16 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many tests of each module passed, and why others did not."""
+    """Print the outcomes by module, and the number of failures for each reason."""
     module = lambda test: test.partition("/")[0]
     suites.table(terminalreporter, f"SciPy {version('scipy')}", module)
-    known = Counter(x.wasxfail for x in terminalreporter.stats.get("xfailed", ()))
-    for one in expected():
-        line = f"{known[one['reason']]}: {' '.join(one['reason'].split())}"
+    count_by_reason = Counter(
+        x.wasxfail for x in terminalreporter.stats.get("xfailed", ())
+    )
+    for entry in expected():
+        line = (
+            f"{count_by_reason[entry['reason']]}: {' '.join(entry['reason'].split())}"
+        )
         terminalreporter.write_line(line)
 
 
@@ -105,12 +111,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the tests on each backend; return 1 if some failed."""
-    backends = [one for one in arguments if one in BACKENDS]
-    modules = [one for one in arguments if one in MODULES]
-    options = [one for one in arguments if one not in backends + modules]
-    given = ["--tb=line", *(modules or MODULES), *options]
-    (found,) = find_spec("scipy").submodule_search_locations  # without an import
-    run = lambda backend: suites.run(backend, __spec__.name, Path(found), given)
+    backends = [word for word in arguments if word in BACKENDS]
+    modules = [word for word in arguments if word in MODULES]
+    options = [word for word in arguments if word not in backends + modules]
+    pytest_arguments = ["--tb=line", *(modules or MODULES), *options]
+    (scipy_folder,) = find_spec(
+        "scipy"
+    ).submodule_search_locations  # without importing it
+    run = lambda backend: suites.run(
+        backend, __spec__.name, Path(scipy_folder), pytest_arguments
+    )
     return int(any([run(backend) for backend in backends or BACKENDS]))
 
 

@@ -1,4 +1,4 @@
-"""Real data for scikit-learn: what comes with it, and what simple models predict."""
+"""Real data for scikit-learn: its own data sets, and predictions of simple models."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -27,13 +27,13 @@ def _standardized(name: str) -> Arrays:
 
 
 def _classes(name: str) -> Arrays:
-    """Return the classes, and those that are predicted from two features."""
+    """Return the true classes, and classes predicted from two features."""
     x, y = data(name)
     return y, GaussianNB().fit(x[:, :2], y).predict(x[:, :2])
 
 
 def _probabilities(name: str) -> Arrays:
-    """Return the classes and their probabilities; that of class 1 if there are two."""
+    """Return the true classes, and predicted probabilities: of class 1, or of each."""
     x, y = data(name)
     p = GaussianNB().fit(x[:, :2], y).predict_proba(x[:, :2])
     return y, p[:, 1] if p.shape[1] == 2 else p
@@ -46,7 +46,7 @@ def _indicators() -> Arrays:
 
 
 def _predicted(load: Callable[..., Arrays]) -> Arrays:
-    """Return the targets of a regression, and those that are predicted."""
+    """Return the targets of a regression, and predicted ones."""
     x, y = load(return_X_y=True)
     return y, Ridge().fit(x, y).predict(x)
 
@@ -60,7 +60,7 @@ SETS: dict[str, Callable[[], Arrays]] = {
     "flowers": lambda: data("iris")[:1],
     "kernel": lambda: (rbf_kernel(data("iris")[0]),),
     "classes": lambda: data("iris")[1:],
-    # what is true, and what is predicted
+    # true and predicted values
     "three": partial(_classes, "iris"),
     "two": partial(_classes, "cancer"),
     "indicators": _indicators,
@@ -68,7 +68,7 @@ SETS: dict[str, Callable[[], Arrays]] = {
     "of two": partial(_probabilities, "cancer"),
     "target": partial(_predicted, datasets.load_diabetes),
     "targets": partial(_predicted, datasets.load_linnerud),
-    # two tables of as many flowers
+    # two tables of 40 flowers each
     "pairs": lambda: (data("iris")[0][:40], data("iris")[0][40:80]),
     "positive": lambda: tuple(np.abs(table) for table in data("pairs")),
 }

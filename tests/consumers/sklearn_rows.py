@@ -1,7 +1,7 @@
-"""What scikit-learn documents to take arrays of the array API: a row is a call.
+"""Calls of everything in scikit-learn that is documented to support the array API.
 
-Each function is called with NumPy arrays and with tensors of the same data. It returns
-what a user sees: results, fitted attributes, and what methods of an estimator return.
+Each row is called with NumPy arrays and with tensors of the same data. It returns what
+a user sees: results, and the fitted attributes and method results of estimators.
 """
 
 from collections.abc import Callable
@@ -58,10 +58,10 @@ class Row:
     Attributes:
         name: Its name.
         call: The function, or an estimator, which is fitted and then used.
-        data: The names of the data sets of its arguments: a test of each.
-        quick: Whether it runs without ``--all``, too.
-        host: Whether scikit-learn gives NumPy arrays for arrays of any kind.
-        rtol: The relative tolerance in float32; of float64, its square.
+        data: The names of data sets; each set is the arguments of one test.
+        quick: Whether it also runs without ``--all``.
+        host: Whether scikit-learn returns NumPy arrays, whatever the arguments are.
+        rtol: The relative tolerance in float32; that in float64 is its square.
 
     """
 
@@ -74,12 +74,12 @@ class Row:
 
     def __call__(self, *args: Any) -> Any:
         if isinstance(self.call, BaseEstimator):
-            return used(clone(self.call), *args)
+            return fitted_results(clone(self.call), *args)
         return self.call(*args)
 
 
-def used(estimator: Any, x: Any, *y: Any) -> dict[str, Any]:
-    """Return the attributes of an estimator after ``fit``, and what its methods do."""
+def fitted_results(estimator: Any, x: Any, *y: Any) -> dict[str, Any]:
+    """Fit an estimator; return its attributes and the results of its methods."""
     calls = {
         "transform": (x,),
         "predict": (x,),
@@ -92,9 +92,9 @@ def used(estimator: Any, x: Any, *y: Any) -> dict[str, Any]:
     }
     estimator.fit(x, *y)
     found = {n: v for n, v in vars(estimator).items() if n.endswith("_")}
-    for name in ("n_iter_", "refit_time_"):  # of an optimizer: rounding decides
+    for name in ("n_iter_", "refit_time_"):  # depend on rounding, or measure time
         found.pop(name, None)
-    if "cv_results_" in found:  # NumPy arrays, some of times
+    if "cv_results_" in found:  # NumPy arrays, including times
         found["cv_results_"] = found["cv_results_"]["mean_test_score"].tolist()
     for name, args in calls.items():
         if hasattr(estimator, name):
@@ -116,9 +116,9 @@ MIXTURE = partial(GaussianMixture, 3, random_state=0, init_params="random_from_d
 
 
 def calibrated(x: Any, y: Any) -> dict[str, Any]:
-    """Calibrate a classifier that has been fitted."""
+    """Calibrate a classifier that is already fitted."""
     frozen = FrozenEstimator(LinearDiscriminantAnalysis().fit(x, y))
-    return used(CALIBRATED(frozen, ensemble=False), x, y)
+    return fitted_results(CALIBRATED(frozen, ensemble=False), x, y)
 
 
 ESTIMATORS = [
@@ -207,10 +207,10 @@ MACRO = {"average": "macro"}
 
 
 def metric(name: str, *data: str, quick: bool = False, **options: Any) -> Row:
-    """Return the row of a metric, with options."""
-    kind = " ".join([name, *map(str, options.values())])
+    """Return the row of a metric that is called with options."""
+    row_name = " ".join([name, *map(str, options.values())])
     function = getattr(metrics, name, None) or getattr(pairwise, name)
-    return Row(kind, partial(function, **options), data, quick)
+    return Row(row_name, partial(function, **options), data, quick)
 
 
 METRICS = [
@@ -287,11 +287,11 @@ METRICS = [
 
 # --- tools -----------------------------------------------------------------------
 
-BY_CLASS = StratifiedKFold(3)
+STRATIFIED = StratifiedKFold(3)
 
 
 def tool(name: str, *args: Any, **options: Any) -> Callable[..., Any]:
-    """Return a function of ``model_selection`` that takes an estimator first."""
+    """Return a call of a ``model_selection`` function, with ``args`` before the data."""
     function = getattr(model_selection, name)
     return lambda x, y: function(*(clone(a) for a in args), x, y, **options)
 
@@ -315,7 +315,7 @@ TOOLS = [
     Row("cross_validate", scored, ("diabetes",), host=True),
     Row(
         "cross_val_predict of classes",
-        tool("cross_val_predict", GaussianNB(), cv=BY_CLASS),
+        tool("cross_val_predict", GaussianNB(), cv=STRATIFIED),
         ("iris",),
     ),
     Row(

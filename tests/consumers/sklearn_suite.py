@@ -1,10 +1,10 @@
-"""Run scikit-learn's own tests of the array API with plugrad as the namespace.
+"""Run scikit-learn's own array API tests with plugrad as the namespace.
 
-``python -m tests.consumers.sklearn_suite [backend ...] [options of pytest]`` runs them
-once on each backend, in a process of its own: on those that are named, or on all.
+``python -m tests.consumers.sklearn_suite [backend ...] [pytest options]`` runs them
+once on each backend, each time in a new process. If no backend is named, it uses all.
 
-As a plugin of pytest, this module replaces the generators of scikit-learn that
-parametrize its tests; it changes nothing else of scikit-learn. It selects these tests,
+As a pytest plugin, this module replaces the generators with which scikit-learn
+parametrizes its tests; it changes nothing else in scikit-learn. It selects these tests,
 expects the failures that ``sklearn_xfails.toml`` lists, and prints a table by file.
 """
 
@@ -38,27 +38,27 @@ def namespaces(include_numpy_namespaces: bool = True) -> list[str]:
 
 
 def combinations(include_numpy_namespaces: bool = True) -> list[tuple[Any, ...]]:
-    """Return namespace, device and dtype; no device is that of the active backend."""
+    """Return namespace, device and dtype; device None is the active backend."""
     return [("plugrad", None, "float64"), ("plugrad", None, "float32")]
 
 
 def mixed() -> list[tuple[Any, ...]]:
-    """Return what X, or y_pred, is beside another input, which follows it."""
-    here = array_api.NamespaceAndDevice("plugrad", None)
-    there = "wasm"
-    if backend() == there:
-        there = "cpu"
-    elsewhere = array_api.NamespaceAndDevice("plugrad", there)
+    """Return conversions: from what, to what (as X or y_pred), and the name of both."""
+    on_active = array_api.NamespaceAndDevice("plugrad", None)
+    other_backend = "wasm"
+    if backend() == other_backend:
+        other_backend = "cpu"
+    on_other = array_api.NamespaceAndDevice("plugrad", other_backend)
     numpy = array_api.NamespaceAndDevice("numpy", None)
     return [
-        (numpy, here, "numpy to plugrad"),
-        (here, numpy, "plugrad to numpy"),
-        (elsewhere, here, f"plugrad on {there} to plugrad"),
+        (numpy, on_active, "numpy to plugrad"),
+        (on_active, numpy, "plugrad to numpy"),
+        (on_other, on_active, f"plugrad on {other_backend} to plugrad"),
     ]
 
 
 def checks(original: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-    """Yield the checks of an estimator, those of array_api_strict alone on plugrad."""
+    """Yield the checks of an estimator, with plugrad in place of array_api_strict."""
     for check in original(*args, **kwargs):
         if check.keywords.get("array_namespace") == "array_api_strict":
             check = partial(check.func, array_namespace="plugrad")
@@ -77,23 +77,25 @@ estimator_checks._yield_array_api_checks = partial(
 
 
 def expected() -> dict[str, str]:
-    """Return why tests fail on the active backend, by the beginnings of their names."""
+    """Return why tests fail on the active backend, by prefixes of their names."""
     entries = tomllib.loads(XFAILS.read_text())["xfail"]
-    mine = [one for one in entries if backend() in one.get("backends", BACKENDS)]
-    return {name: one["reason"] for one in mine for name in one["tests"]}
+    active = [
+        entry for entry in entries if backend() in entry.get("backends", BACKENDS)
+    ]
+    return {name: entry["reason"] for entry in active for name in entry["tests"]}
 
 
 @pytest.hookimpl(tryfirst=True)  # before -k leaves tests out
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Keep the tests on plugrad, and mark those that are expected to fail."""
-    kept: list[pytest.Item] = []
-    left: list[pytest.Item] = []
+    """Keep the tests with plugrad, and mark those that are expected to fail."""
+    selected: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
     for item in items:
-        (kept if "plugrad" in item.nodeid else left).append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
+        (selected if "plugrad" in item.nodeid else deselected).append(item)
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = selected
     for name, reason in expected().items():
         found = [item for item in items if item.nodeid.startswith(name)]
         if not found:
@@ -103,7 +105,7 @@ def pytest_collection_modifyitems(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many tests of each file passed, and how many did not."""
+    """Print the outcomes of the tests by file."""
     file = lambda test: test.partition("::")[0].removeprefix("sklearn/")
     suites.table(terminalreporter, f"scikit-learn {sklearn.__version__}", file)
 
@@ -112,7 +114,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def files() -> list[str]:
-    """Return the files of scikit-learn that have tests of the array API."""
+    """Return scikit-learn's test files that contain array API tests."""
     names = ("yield_namespace", "yield_mixed_namespace", "parametrize_with_checks")
     tests = sorted((PACKAGES / "sklearn").rglob("tests/test_*.py"))
     return [str(p) for p in tests if any(n in p.read_text("utf-8") for n in names)]
@@ -120,11 +122,11 @@ def files() -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Run the tests on each backend; return 1 if some failed."""
-    named = [one for one in arguments if one in BACKENDS]
-    options = [one for one in arguments if one not in BACKENDS]
-    given = ["--tb=short", *options, *files()]
-    run = lambda backend: suites.run(backend, __spec__.name, PACKAGES, given)
-    return int(any([run(backend) for backend in named or BACKENDS]))
+    backends = [word for word in arguments if word in BACKENDS]
+    options = [word for word in arguments if word not in BACKENDS]
+    pytest_arguments = ["--tb=short", *options, *files()]
+    run = lambda backend: suites.run(backend, __spec__.name, PACKAGES, pytest_arguments)
+    return int(any([run(backend) for backend in backends or BACKENDS]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the suites of SciPy and scikit-learn have in common: a process, and a table."""
+"""Run the test suite of a library in a process, and print a table of its outcomes."""
 
 import os
 import subprocess
@@ -20,10 +20,10 @@ def backend() -> str:
 
 
 def run(backend: str, plugin: str, folder: Path, arguments: list[str]) -> int:
-    """Run pytest with a plugin in a folder, on a backend, in a process.
+    """Run pytest on a backend, with a plugin, in a process that starts in a folder.
 
     Returns:
-        Its exit status; 0 for a backend that does not run here, which is printed.
+        The exit status of pytest; 0 if the backend is unavailable, which is printed.
 
     """
     try:
@@ -32,18 +32,18 @@ def run(backend: str, plugin: str, folder: Path, arguments: list[str]) -> int:
     except pg.BackendUnavailable as error:
         print(f"{backend} does not run: {error}", flush=True)
         return 0
-    where = ["-c", os.devnull, f"--rootdir={folder}", "-p", "no:cacheprovider"]
+    options = ["-c", os.devnull, f"--rootdir={folder}", "-p", "no:cacheprovider"]
     plugins = ["-p", plugin, "-p", "no:plugrad_conformance"]
-    command = [sys.executable, "-m", "pytest", *where, *plugins, "-q", "-W", "ignore"]
-    here = str(Path(__file__).parents[2])
-    path = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", *options, *plugins, "-q", "-W", "ignore"]
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     env = {"PLUGRAD_BACKEND": backend, "PYTHONPATH": path, "SCIPY_ARRAY_API": "1"}
-    run = subprocess.run([*command, *arguments], env=os.environ | env, cwd=folder)
-    return run.returncode
+    done = subprocess.run([*command, *arguments], env=os.environ | env, cwd=folder)
+    return done.returncode
 
 
 def table(reporter: Any, versions: str, group: Callable[[str], str]) -> None:
-    """Print how many tests of each group had which outcome; a test is named by path."""
+    """Print the outcomes by group; ``group`` returns the group of a test's node id."""
     counts: dict[str, Counter[str]] = {}
     for outcome, reports in reporter.stats.items():
         key = "passed" if outcome == "xpassed" else outcome  # an xfail of the library

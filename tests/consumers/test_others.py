@@ -1,13 +1,14 @@
-"""einops, opt_einsum and array-api-extra take tensors: tables of calls."""
+"""einops, opt_einsum and array-api-extra accept tensors: tables of calls."""
 
 import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
 
-extra = pytest.importorskip("array_api_extra", reason="of the group consumers")
-einops = pytest.importorskip("einops.array_api", reason="of the group consumers")
-opt_einsum = pytest.importorskip("opt_einsum", reason="of the group consumers")
+NOT_INSTALLED = "needs the group consumers: make test-consumers"
+extra = pytest.importorskip("array_api_extra", reason=NOT_INSTALLED)
+einops = pytest.importorskip("einops.array_api", reason=NOT_INSTALLED)
+opt_einsum = pytest.importorskip("opt_einsum", reason=NOT_INSTALLED)
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(2, 3, 4))
@@ -17,7 +18,7 @@ N = np.array([3, 1, 1, 0, 2])
 
 
 def compare(call, backend, rtol=1e-12):
-    """Demand of a call on tensors what it answers on arrays."""
+    """Check that a call returns for tensors what it returns for NumPy arrays."""
     found = call(pg.asarray)
     expected = call(np.asarray)
     parts = zip(
@@ -30,7 +31,7 @@ def compare(call, backend, rtol=1e-12):
         np.testing.assert_allclose(x.numpy(), wanted, rtol=rtol, atol=1e-14)
 
 
-# --- einops: its mode for the array API ------------------------------------------
+# --- einops.array_api ------------------------------------------------------------
 
 EINOPS = [
     lambda a: einops.rearrange(a(X), "a b c -> c (a b)"),
@@ -56,11 +57,11 @@ def test_einops_has_gradients(backend):
     np.testing.assert_array_equal(einops.asnumpy(pg.asarray(X)), X)
 
 
-def test_einops_proper_does_not_know_tensors(backend):
-    import einops as proper
+def test_plain_einops_does_not_recognize_tensors(backend):
+    import einops as plain_einops
 
     with pytest.raises(RuntimeError, match="Tensor type unknown to einops"):
-        proper.rearrange(pg.asarray(X), "a b c -> c b a")
+        plain_einops.rearrange(pg.asarray(X), "a b c -> c b a")
 
 
 # --- opt_einsum ------------------------------------------------------------------
@@ -140,7 +141,7 @@ EXTRA = {
 
 
 def in_order(x):
-    """Return a set in order, which the standard leaves open."""
+    """Return a set sorted, because the standard leaves its order open."""
     return x.__array_namespace__().sort(x)
 
 

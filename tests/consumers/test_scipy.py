@@ -1,6 +1,6 @@
-"""SciPy takes tensors, gives NumPy's results, and leaves tensors on their backend.
+"""SciPy accepts tensors, computes NumPy's results, and leaves them on their backend.
 
-The rows are in ``scipy_rows``. What does not work is a test, too, with the reason.
+The rows are in ``scipy_rows``. Calls that are known to fail are tested as well.
 """
 
 from types import SimpleNamespace
@@ -29,17 +29,17 @@ from tests.consumers.scipy_rows import (
     COMPLEX,
     COMPLEX128,
     DEFAULT_DTYPE,
-    FAST,
+    QUICK,
     ROWS,
     values,
 )
 
-ALL = pytest.mark.consumers_all
+ONLY_WITH_ALL = pytest.mark.consumers_all
 TOLERANCES = {"float32": (3e-4, 1e-4), "float64": (1e-9, 1e-12)}
 
 
 def arrays(dtype, make=np.asarray, xp=np):
-    """Return the argument of a row, of arrays of one dtype that ``make`` makes."""
+    """Return the argument of a row, with arrays of one dtype, converted by ``make``."""
     named = {name: make(x.astype(dtype)) for name, x in vars(values()).items()}
     return SimpleNamespace(xp=xp, **named)
 
@@ -55,7 +55,7 @@ def leaves(result):
 
 
 def compare(name, dtype, backend, exact=True):
-    """Demand of SciPy on tensors what it answers on arrays; ``exact``: also dtypes."""
+    """Check that results for tensors equal NumPy's; ``exact``: also their dtypes."""
     found = leaves(ROWS[name](arrays(dtype, pg.asarray, pg)))
     expected = leaves(ROWS[name](arrays(dtype)))
     exact = exact and name not in DEFAULT_DTYPE
@@ -74,31 +74,33 @@ def test_array_api_is_on():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in FAST else ALL) for n in ROWS]
+    "name", [pytest.param(n, marks=() if n in QUICK else ONLY_WITH_ALL) for n in ROWS]
 )
-def test_double(name, backend):
-    lacks = "complex128" not in runtime(backend).dtypes
-    if lacks and name in COMPLEX128:
+def test_float64(name, backend):
+    lacks_complex128 = "complex128" not in runtime(backend).dtypes
+    if lacks_complex128 and name in COMPLEX128:
         with pytest.raises(TypeError, match="has no complex128"):
             compare(name, "float64", backend)
         return
-    compare(name, "float32" if lacks and name in COMPLEX else "float64", backend)
+    compare(
+        name, "float32" if lacks_complex128 and name in COMPLEX else "float64", backend
+    )
 
 
 @pytest.mark.consumers_all
 @pytest.mark.parametrize("name", sorted(set(ROWS) - COMPLEX128))
-def test_single(name, backend):
+def test_float32(name, backend):
     compare(name, "float32", backend, exact=False)
 
 
-# --- what does not work: docs/consumers.md says why ------------------------------
+# --- calls that fail: docs/consumers.md says why ---------------------------------
 
 
 READ_ONLY = ValueError, "read-only"
 
 
 def oaconvolve(a):
-    """Check that oaconvolve, which adds in a view before 1.18, loses what it added."""
+    """Check that oaconvolve is wrong before SciPy 1.18, because it adds to a view."""
     found = signal.oaconvolve(a.xp.concat([a.s] * 9), a.b)
     expected = signal.fftconvolve(a.xp.concat([a.s] * 9), a.b)
     is_right = np.allclose(np.asarray(found), np.asarray(expected), atol=1e-3)
@@ -106,20 +108,20 @@ def oaconvolve(a):
 
 
 def to_infinity(a):
-    """Check that tanhsinh, which assigns in a view, says that it failed."""
+    """Check that tanhsinh, which assigns to a view, reports that it failed."""
     found = integrate.tanhsinh(lambda x: a.xp.exp(-x), 0 * a.one, a.one + np.inf)
     assert not found.success
 
 
 def output(a):
-    """Check that an output is not changed: on opencl, SciPy gets a copy."""
+    """Check that ``output`` stays unchanged: on opencl, SciPy gets a copy of it."""
     y = a.xp.zeros_like(a.image)
     found = ndimage.gaussian_filter(a.image, 1.0, output=y)
     assert found[0, 0] != 0
     assert y[0, 0] == 0
 
 
-LIMITS = [
+FAILING = [
     (oaconvolve, {}),
     (to_infinity, {}),
     (output, {"cpu": READ_ONLY, "wasm": READ_ONLY}),
@@ -135,9 +137,9 @@ LIMITS = [
 ]
 
 
-@pytest.mark.parametrize("row", range(len(LIMITS)))
-def test_limits(row, backend):
-    call, errors = LIMITS[row]
+@pytest.mark.parametrize("row", range(len(FAILING)))
+def test_calls_that_fail(row, backend):
+    call, errors = FAILING[row]
     a = arrays("float32", pg.asarray, pg)
     error = errors.get(backend, errors.get(None))
     if error is None:
@@ -189,7 +191,7 @@ def test_a_complex_gradient(backend):
     pg.check_gradients(lambda x, y: abs(signal.hilbert(x)) * y, x, y)
 
 
-def test_a_gradient_that_ends_in_scipy_is_warned_of(backend):
+def test_a_gradient_that_stops_in_scipy_warns(backend):
     x = pg.asarray([0.5, 1.5])
     with pytest.warns(UserWarning, match="has no gradient through NumPy"):
         dx = pg.grad(lambda x: pg.sum(special.gammaln(x)))(x)

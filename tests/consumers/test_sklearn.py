@@ -1,4 +1,4 @@
-"""scikit-learn on tensors gives what it gives on NumPy arrays, as tensors."""
+"""scikit-learn returns for tensors what it returns for NumPy arrays, as tensors."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ from .sklearn_rows import ESTIMATORS, METRICS, ROWS
 
 
 def cases():
-    """Return a case for each row, data set and dtype; few are quick."""
+    """Yield a case for each row, data set and dtype; few run without ``--all``."""
     for row in ROWS:
         for name in row.data:
             for dtype in ("float64", "float32"):
@@ -35,13 +35,13 @@ def cases():
                 yield pytest.param(row, name, dtype, id=label, marks=marks)
 
 
-class Same:
-    """Compares what a row returns for tensors with what it returns for arrays.
+class Comparison:
+    """Compares the results of a row for tensors with those for NumPy arrays.
 
     Attributes:
         row: The row.
-        backend: Where tensors must be.
-        rtol: The tolerance.
+        backend: The backend that results must be on.
+        rtol: The relative tolerance.
 
     """
 
@@ -49,37 +49,37 @@ class Same:
         self.row, self.backend = row, backend
         self.rtol = row.rtol if dtype == "float32" else row.rtol**2
 
-    def check(self, found, expected, at):
-        """Compare values, or all parts of them; ``at`` says which part it is."""
+    def check(self, found, expected, path):
+        """Compare values, or all parts of them; ``path`` names the part in errors."""
         if isinstance(expected, dict):
-            assert found.keys() == expected.keys(), at
+            assert found.keys() == expected.keys(), path
             for name, value in expected.items():
-                self.check(found[name], value, f"{at}.{name}")
+                self.check(found[name], value, f"{path}.{name}")
         elif isinstance(expected, list | tuple):
-            assert len(found) == len(expected), at
+            assert len(found) == len(expected), path
             for n, value in enumerate(expected):
-                self.check(found[n], value, f"{at}[{n}]")
+                self.check(found[n], value, f"{path}[{n}]")
         elif isinstance(expected, np.ndarray) and expected.dtype.kind in "biuf":
-            self.check_array(found, expected, at)
+            self.check_array(found, expected, path)
         elif isinstance(expected, float | int | np.number):
-            self.close(float(found), expected, at)
+            self.close(float(found), expected, path)
         elif hasattr(expected, "get_params"):
-            self.check(vars(found), vars(expected), at)
+            self.check(vars(found), vars(expected), path)
         else:
-            assert type(found) is type(expected), at
+            assert type(found) is type(expected), path
 
-    def check_array(self, found, expected, at):
+    def check_array(self, found, expected, path):
         """Compare a tensor, or a NumPy array if the row gives one, with an array."""
         if self.row.host:
-            assert isinstance(found, np.ndarray), (at, type(found))
+            assert isinstance(found, np.ndarray), (path, type(found))
         else:
-            assert isinstance(found, pg.Tensor), (at, type(found))
-            assert found.backend == self.backend, at
-        self.close(np.asarray(found), expected, at)
+            assert isinstance(found, pg.Tensor), (path, type(found))
+            assert found.backend == self.backend, path
+        self.close(np.asarray(found), expected, path)
 
-    def close(self, found, expected, at):
+    def close(self, found, expected, path):
         rtol = self.rtol
-        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol, err_msg=at)
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol, err_msg=path)
 
 
 @pytest.mark.parametrize(("row", "name", "dtype"), [*cases()])
@@ -89,17 +89,17 @@ def test_results_are_those_of_numpy(row, name, dtype, backend):
     expected = row(*arrays)
     with sklearn.config_context(array_api_dispatch=True):
         found = row(*map(pg.asarray, arrays))
-    Same(row, backend, dtype).check(found, expected, row.name)
+    Comparison(row, backend, dtype).check(found, expected, row.name)
 
 
-CONVERTING = [
+WITHOUT_ARRAY_API = [
     KMeans(3, n_init=1, random_state=0),
     RandomForestClassifier(3, random_state=0),
     SVC(),
 ]
 
 
-@pytest.mark.parametrize("estimator", CONVERTING, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("estimator", WITHOUT_ARRAY_API, ids=lambda e: type(e).__name__)
 def test_without_dispatch_tensors_become_numpy_arrays(estimator, backend):
     require_dtypes(backend, "float64")
     x, y = data("iris")
@@ -109,39 +109,39 @@ def test_without_dispatch_tensors_become_numpy_arrays(estimator, backend):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_inputs_of_other_backends_follow_the_active_one(backend):
+def test_inputs_on_other_backends_move_to_the_active_one(backend):
     require_dtypes(backend, "float64")
     x, y = data("diabetes")
     expected = Ridge(solver="svd").fit(x, y).coef_
     with sklearn.config_context(array_api_dispatch=True):
-        there = pg.asarray(x, device="cpu"), pg.asarray(y)
-        found = Ridge(solver="svd").fit(*there).coef_
+        inputs = pg.asarray(x, device="cpu"), pg.asarray(y)
+        found = Ridge(solver="svd").fit(*inputs).coef_
     assert found.backend == backend
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
 
 
 def supports_arrays(kind):
-    """Return whether a class of estimators has the tag, as scikit-learn tests it."""
+    """Return whether scikit-learn tags an estimator class with array API support."""
     try:
         return any(get_tags(e).array_api_support for e in _construct_instances(kind))
-    except unittest.SkipTest:  # it has no instances of its own
+    except unittest.SkipTest:  # scikit-learn cannot create one
         return False
 
 
-CHECKED = """
+PRINT_CHECKED_METRICS = """
 from sklearn.metrics.tests.test_common import array_api_metric_checkers
 print(*{getattr(m, "func", m).__name__ for m in array_api_metric_checkers})
 """
 
 
-@pytest.mark.filterwarnings("ignore")  # of classes that are deprecated, or skipped
+@pytest.mark.filterwarnings("ignore")  # about deprecated or skipped classes
 @pytest.mark.consumers_all
-def test_the_rows_are_all_that_scikit_learn_supports():
+def test_the_rows_cover_all_that_scikit_learn_supports():
     tagged = {name for name, kind in all_estimators() if supports_arrays(kind)}
     assert tagged >= {"PCA", "Ridge"}
     assert tagged <= {row.name.partition(" ")[0] for row in ESTIMATORS}
-    # in a process: the module has marks that are unknown here
-    command = [sys.executable, "-W", "ignore", "-c", CHECKED]
+    # In a separate process, because the module uses marks that are unknown here.
+    command = [sys.executable, "-W", "ignore", "-c", PRINT_CHECKED_METRICS]
     checked = {*subprocess.check_output(command, text=True).split()}
     assert checked >= {"accuracy_score", "r2_score"}
     assert checked <= {row.name.partition(" ")[0] for row in METRICS}

@@ -15,12 +15,12 @@ from sklearn.metrics import pairwise
 
 from .sklearn_data import data
 
-EACH = {"multioutput": "raw_values"}
+RAW_VALUES = {"multioutput": "raw_values"}
 Y, PREDICTED = (table[:6] / table.mean(0) for table in data("targets"))
 X1, X2 = (table[:20] for table in data("positive"))
 FUNCTIONS = {  # scikit-learn returns a tensor
-    "mean_squared_error": lambda x: metrics.mean_squared_error(Y, x, **EACH),
-    "r2_score": lambda x: metrics.r2_score(Y, x, **EACH),
+    "mean_squared_error": lambda x: metrics.mean_squared_error(Y, x, **RAW_VALUES),
+    "r2_score": lambda x: metrics.r2_score(Y, x, **RAW_VALUES),
     "rbf_kernel": lambda x: pairwise.rbf_kernel(x, pg.asarray(X2)),
     "cosine_similarity": lambda x: pairwise.cosine_similarity(x, pg.asarray(X2)),
     "euclidean_distances": lambda x: pairwise.euclidean_distances(x, pg.asarray(X2)),
@@ -50,6 +50,6 @@ def test_gradients_equal_finite_differences(name, backend):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_has_no_gradient_and_says_so(name, backend):
+def test_a_result_that_is_a_float_cannot_be_differentiated(name, backend):
     with pytest.raises(TypeError, match="f must return tensors, got float"):
         pg.grad(NUMBERS[name])(pg.asarray(np.float32(PREDICTED)))

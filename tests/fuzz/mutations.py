@@ -1,4 +1,4 @@
-"""Files that are changed at random: their bytes, values of JSON, parts of protobuf."""
+"""Random mutations of bytes, JSON values and protobuf messages."""
 
 import copy
 import json
@@ -12,21 +12,23 @@ JUNK += [*TEXTS, [], {}, [[]], [None], {"name": 3}, [[[]]] * 5, {"": {"": []}}]
 
 
 def mutated_bytes(data, rng):
-    """Return bytes of which some are replaced, removed, doubled, moved or cut off."""
+    """Return a copy with some bytes replaced, removed, repeated, moved or cut off."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 4, 16])):
         if not data:
             break
         at = rng.randrange(len(data))
         count = rng.choice([1, 2, 4, 8, 64])
-        how = rng.randrange(7)
-        if how < 3:
-            data[at] = rng.randrange(256) if how else rng.choice([0, 1, 127, 128, 255])
-        elif how == 3:
+        mutation = rng.randrange(7)
+        if mutation < 3:
+            data[at] = (
+                rng.randrange(256) if mutation else rng.choice([0, 1, 127, 128, 255])
+            )
+        elif mutation == 3:
             del data[at : at + count]
-        elif how == 4:
+        elif mutation == 4:
             data[at:at] = data[at : at + count]
-        elif how == 5:
+        elif mutation == 5:
             other = rng.randrange(len(data))
             data[at : at + count] = data[other : other + count]
         else:
@@ -37,85 +39,93 @@ def mutated_bytes(data, rng):
 # --- JSON ------------------------------------------------------------------------
 
 
-def places(value):
-    """Yield each container of a JSON value, with a key of it."""
+def entries(value):
+    """Yield each container in a JSON value with each of its keys."""
     stack = [value]
     while stack:
-        one = stack.pop()
-        rows = [*(one.items() if isinstance(one, dict) else enumerate(one))]
-        for key, part in rows:
-            yield one, key
+        container = stack.pop()
+        items = [
+            *(
+                container.items()
+                if isinstance(container, dict)
+                else enumerate(container)
+            )
+        ]
+        for key, part in items:
+            yield container, key
             if isinstance(part, dict | list) and part:
                 stack.append(part)
 
 
 def mutated_json(value, rng):
-    """Return a JSON value with parts that are replaced, removed, doubled or swapped."""
+    """Return a copy with some parts replaced, removed or repeated."""
     value = copy.deepcopy(value)
     for _ in range(rng.choice([1, 1, 2, 4])):
-        rows = [*places(value)]
-        if not rows:
+        found = [*entries(value)]
+        if not found:
             break
-        box, key = rng.choice(rows)
-        other, there = rng.choice(rows)
-        how = rng.randrange(6)
-        if how < 2:
-            box[key] = copy.deepcopy(rng.choice(JUNK))
-        elif how == 2:
-            del box[key]
-        elif how == 3:
-            box[key] = copy.deepcopy(other[there])
-        elif how == 4 and isinstance(box, list):
-            box.insert(key, copy.deepcopy(box[key]))
-        elif how == 5 and isinstance(box, dict):
-            box[rng.choice([*map(str, box), *TEXTS])] = copy.deepcopy(box[key])
+        container, key = rng.choice(found)
+        other, other_key = rng.choice(found)
+        mutation = rng.randrange(6)
+        if mutation < 2:
+            container[key] = copy.deepcopy(rng.choice(JUNK))
+        elif mutation == 2:
+            del container[key]
+        elif mutation == 3:
+            container[key] = copy.deepcopy(other[other_key])
+        elif mutation == 4 and isinstance(container, list):
+            container.insert(key, copy.deepcopy(container[key]))
+        elif mutation == 5 and isinstance(container, dict):
+            container[rng.choice([*map(str, container), *TEXTS])] = copy.deepcopy(
+                container[key]
+            )
     return value
 
 
 def nested_json(value, rng):
-    """Return JSON in which a part stands in many brackets."""
+    """Return JSON text to which a deeply nested part is added."""
     text = json.dumps(value)
-    box = rng.choice(['{"a":%s}', "[%s]"])
-    part = rng.choice(["1", '"x"', "null"])
+    brackets = rng.choice(['{"a":%s}', "[%s]"])
+    nested = rng.choice(["1", '"x"', "null"])
     for _ in range(rng.choice([10, 300, 5000])):
-        part = box % part if len(part) < 10_000 else part
-    return text[:-1] + f', "more": {part}' + text[-1:]
+        nested = brackets % nested if len(nested) < 10_000 else nested
+    return text[:-1] + f', "more": {nested}' + text[-1:]
 
 
 # --- protobuf --------------------------------------------------------------------
 
 
 def messages(message):
-    """Return a message of protobuf with all that are in it."""
+    """Return a protobuf message and all messages inside it."""
     found = [message]
-    for one in found:  # which grows
-        for field, value in one.ListFields():
+    for current in found:  # the list grows
+        for field, value in current.ListFields():
             if field.message_type is not None:
                 found += value if field.is_repeated else [value]
     return found
 
 
 def mutated_proto(data, rng):
-    """Return the bytes of an ONNX model of which some fields are changed."""
+    """Return the bytes of an ONNX model in which some fields are changed."""
     model = onnx.ModelProto.FromString(data)
     for _ in range(rng.choice([1, 1, 2, 4])):
         found = messages(model)
         message = rng.choice(found)
         field = rng.choice(message.DESCRIPTOR.fields)
-        like = [one for one in found if one.DESCRIPTOR is message.DESCRIPTOR]
+        same_type = [other for other in found if other.DESCRIPTOR is message.DESCRIPTOR]
         if field.is_repeated:
-            _change_rows(getattr(message, field.name), field, rng)
+            _change_repeated(getattr(message, field.name), field, rng)
         elif field.message_type is not None or rng.random() < 0.3:
             message.ClearField(field.name)
         elif rng.random() < 0.5:
-            setattr(message, field.name, getattr(rng.choice(like), field.name))
+            setattr(message, field.name, getattr(rng.choice(same_type), field.name))
         else:
-            _set(message, field, rng)
+            _set_random(message, field, rng)
     return model.SerializeToString()
 
 
-def _change_rows(rows, field, rng):
-    """Remove, double or swap parts of a repeated field, or add one."""
+def _change_repeated(rows, field, rng):
+    """Remove or replace an element of a repeated field, or add one."""
     if field.message_type is not None:
         if not len(rows):
             rows.add()
@@ -131,15 +141,15 @@ def _change_rows(rows, field, rng):
         rows.append(_value(field, rng))
 
 
-def _set(message, field, rng):
+def _set_random(message, field, rng):
     try:
         setattr(message, field.name, _value(field, rng))
-    except ValueError:  # not an integer of 32 bits, or no number of the enumeration
+    except ValueError:  # does not fit into 32 bits, or is not in the enumeration
         message.ClearField(field.name)
 
 
 def _value(field, rng):
-    """Return a value of the type of a field."""
+    """Return a random value of a field's type."""
     if field.type == field.TYPE_STRING:
         return rng.choice([*TEXTS, "Identity", "Loop", "Constant", "Expand", "y"])
     if field.type == field.TYPE_BYTES:

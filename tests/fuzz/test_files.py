@@ -1,7 +1,7 @@
-"""Damaged files of every format: they are loaded, or refused by an error that says so.
+"""Damaged files of every format are either loaded or refused with the proper error.
 
-``make test`` tries some hundred files a format, and ``make test-all`` 5,000. No other
-error leaves a loader, no load takes long, and the classes of errors are counted.
+``make test`` tries up to 300 files of each format, and ``make test-all`` up to 5,000.
+A loader raises no other error, and no file takes long. The error classes are counted.
 """
 
 import json
@@ -21,17 +21,17 @@ from tests.fuzz.mutations import (
     nested_json,
 )
 
-COUNT, ALL = 300, 5000  # files of a format, and those of test-all
+COUNT, COUNT_WITH_ALL = 300, 5000  # files of each format
 MAX_SECONDS = 10  # of processor time for one file
 SEED = 20261126
 
 
-def tried(request, load, make, errors, share=1):
-    """Return how often what was raised by loading mutated files, by class."""
-    count = (ALL if request.config.getoption("all") else COUNT) // share
+def load_mutated(request, load, make, errors, divisor=1):
+    """Load mutated files; return how many were loaded, or raised each error class."""
+    count = (COUNT_WITH_ALL if request.config.getoption("all") else COUNT) // divisor
     rng = random.Random(request.config.getoption("soak_seed") or SEED)
     found = Counter()
-    said = []
+    texts = []
     for i in range(count):
         source = make(rng)
         start = time.process_time()
@@ -40,12 +40,14 @@ def tried(request, load, make, errors, share=1):
             found["loaded"] += 1
         except errors as error:
             found[type(error).__name__] += 1
-            said.append(str(error))
+            texts.append(str(error))
         except Exception as error:
-            error.add_note(f"This was file {i}; then there are {dict(found)}.")
+            error.add_note(f"This was file {i}. Before it: {dict(found)}.")
             raise
-        assert time.process_time() - start < MAX_SECONDS, f"file {i} takes long"
-    assert [text for text in said if not text.replace("\n", "").isprintable()] == []
+        assert time.process_time() - start < MAX_SECONDS, (
+            f"file {i} took longer than {MAX_SECONDS} s"
+        )
+    assert [text for text in texts if not text.replace("\n", "").isprintable()] == []
     print(request.node.name, dict(found))  # shown by -s
     assert found.total() == count
     return found
@@ -55,7 +57,7 @@ def tried(request, load, make, errors, share=1):
 
 
 def onnx_models():
-    """Return models of all kinds as bytes."""
+    """Return models of various kinds as bytes."""
     onnx = pytest.importorskip("onnx", reason="onnx has no wheel for this Python")
     from tests.onnx.networks import attention, control, image, quantized, voice
 
@@ -72,18 +74,20 @@ def onnx_models():
       b = Mul (a, c)
     }"""
     makers = (image, voice, quantized, control, attention)
-    made = [make() for make in makers] + [onnx.parser.parse_model(text)]
-    return [one.SerializeToString() for one in made]
+    models = [make() for make in makers] + [onnx.parser.parse_model(text)]
+    return [model.SerializeToString() for model in models]
 
 
-@pytest.mark.parametrize("how", ["bytes", "parts"])
-def test_onnx(how, request):
+@pytest.mark.parametrize("mutation", ["bytes", "parts"])
+def test_onnx(mutation, request):
     models = onnx_models()
     from plugrad_onnx import ModelError, load
 
-    change = mutated_bytes if how == "bytes" else mutated_proto
+    change = mutated_bytes if mutation == "bytes" else mutated_proto
     make = lambda rng: change(rng.choice(models), rng)
-    found = tried(request, lambda data: load(data, backend="cpu"), make, ModelError, 2)
+    found = load_mutated(
+        request, lambda data: load(data, backend="cpu"), make, ModelError, 2
+    )
     assert min(found["loaded"], found["ModelError"]) > found.total() // 20, found
 
 
@@ -92,8 +96,8 @@ def test_onnx(how, request):
 TFJS = ["lstm_states", "nested", "bidirectional", "masked", "masking", "bert"]
 
 
-@pytest.mark.parametrize("how", ["json", "bytes", "weights"])
-def test_tfjs(how, request, tmp_path):
+@pytest.mark.parametrize("mutation", ["json", "bytes", "weights"])
+def test_tfjs(mutation, request, tmp_path):
     from plugrad_tfjs import ModelError, load
 
     from tests.tfjs.test_models import graph_model, layers_model
@@ -105,18 +109,18 @@ def test_tfjs(how, request, tmp_path):
         text = path.read_text()
         sources.append((path, text, json.loads(text)))
     shards = {path: [*path.parent.glob("*.bin")] for path, _, _ in sources}
-    content = {one: one.read_bytes() for rows in shards.values() for one in rows}
+    content = {shard: shard.read_bytes() for rows in shards.values() for shard in rows}
 
     def make(rng):
         path, text, value = rng.choice(sources)
         path.write_text(text)
-        if how == "weights":
-            for one in shards[path]:
-                data = content[one]
-                one.write_bytes(
+        if mutation == "weights":
+            for shard in shards[path]:
+                data = content[shard]
+                shard.write_bytes(
                     mutated_bytes(data, rng) if rng.random() < 0.5 else data
                 )
-        elif how == "bytes":
+        elif mutation == "bytes":
             path.write_bytes(mutated_bytes(text.encode(), rng))
         elif rng.random() < 0.02:
             path.write_text(nested_json(value, rng))
@@ -124,7 +128,9 @@ def test_tfjs(how, request, tmp_path):
             path.write_text(json.dumps(mutated_json(value, rng)))
         return path
 
-    found = tried(request, lambda path: load(path, backend="cpu"), make, ModelError, 3)
+    found = load_mutated(
+        request, lambda path: load(path, backend="cpu"), make, ModelError, 3
+    )
     assert min(found["loaded"], found["ModelError"]) > found.total() // 200, found
 
 
@@ -140,7 +146,7 @@ def weights():
 
 
 def damaged_tensors(data, rng):
-    """Return a safetensors file with another header, or other bytes."""
+    """Return a safetensors file with a mutated header, or with mutated bytes."""
     size = int.from_bytes(data[:8], "little")
     if rng.random() < 0.4:
         return mutated_bytes(data, rng)
@@ -158,15 +164,15 @@ def test_safetensors(request, tmp_path):
     def make(rng):
         path.write_bytes(damaged_tensors(data, rng))
 
-    errors = (ValueError, TypeError)  # TypeError: of a dtype that plugrad lacks
+    errors = (ValueError, TypeError)  # TypeError: a dtype that plugrad lacks
     with pg.use_backend("cpu"):
-        found = tried(request, lambda _: pg.load(path), make, errors)
+        found = load_mutated(request, lambda _: pg.load(path), make, errors)
     assert found["ValueError"] > found.total() // 20, found
     assert found["loaded"] > found.total() // 100, found
 
 
 def test_checkpoints(request, tmp_path):
-    """The newest checkpoint is damaged: restore takes it, or the one before."""
+    """If the newest checkpoint is damaged, ``restore`` loads it or the one before."""
     train = pytest.importorskip("plugrad_train", reason="plugrad-train is left out")
     checkpoints = train.Checkpoints(tmp_path, best="loss")
     for step in (1, 2):
@@ -180,12 +186,12 @@ def test_checkpoints(request, tmp_path):
         value = json.loads(text)
         path.write_text(text)
         tensors.write_bytes(data)
-        how = rng.randrange(5)
-        if how == 0:
+        mutation = rng.randrange(5)
+        if mutation == 0:
             tensors.write_bytes(mutated_bytes(data, rng))
-        elif how == 1:
+        elif mutation == 1:
             path.write_bytes(mutated_bytes(text.encode(), rng))
-        elif how == 2:
+        elif mutation == 2:
             path.write_text(nested_json(value, rng))
         else:
             value = mutated_json(
@@ -203,7 +209,7 @@ def test_checkpoints(request, tmp_path):
 
     with pg.use_backend("cpu"), warnings.catch_warnings():
         warnings.simplefilter("ignore", train.CheckpointWarning)
-        found = tried(request, load, make, train.CheckpointError)
+        found = load_mutated(request, load, make, train.CheckpointError)
     assert min(found["loaded"], found["CheckpointError"]) > found.total() // 50, found
 
 

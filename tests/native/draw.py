@@ -1,4 +1,4 @@
-"""Random shapes and arrays, whose steps are negative, zero and huge, too."""
+"""Random shapes and arrays, including arrays with negative, zero and huge strides."""
 
 import functools
 import math
@@ -12,27 +12,28 @@ SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130)
 SMALL_MAX_ELEMENTS = 4096
 MIDDLE_MIN_ELEMENTS = 20_000
 LARGE_MIN_ELEMENTS = 140_000
-LAYOUTS = ("C", "C", "permuted", "turned", "stepped", "broadcast", "shifted", "far")
+LAYOUTS = ("C", "C", "permuted", "reversed", "strided", "broadcast", "shifted", "far")
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 88.8, -104.0)
-STEP = 1 << 32  # bytes: it does not fit into 32 bits
+HUGE_STRIDE = 1 << 32  # bytes; does not fit into 32 bits
 
 
-NORESERVE = 0x4000  # Linux; Python's mmap has it from 3.13
+NORESERVE = 0x4000  # on Linux; the mmap module has this constant from Python 3.13 on
 
 
 @functools.cache
 def address_space() -> mmap.mmap:
-    """Return bytes of which only the pages that are written take memory."""
+    """Return a memory map; only the pages that are written use memory."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
-    return mmap.mmap(-1, 4 * STEP, flags=flags)
+    return mmap.mmap(-1, 4 * HUGE_STRIDE, flags=flags)
 
 
 class Draw:
-    """What one call draws: the same for the same row, dtype and seed.
+    """Random arguments for one call, determined by the row, the dtype and the seed.
 
     Attributes:
-        least: Elements of arrays: so many that kernels use threads, with ``large``; or
-            for every fourth seed, as many as kernels in C may need to pay.
+        min_elements: The minimum size of arrays. With ``large``, kernels use threads
+            for arrays of this size. For every fourth seed, arrays are large enough for
+            every C kernel to run instead of NumPy.
 
     """
 
@@ -46,12 +47,12 @@ class Draw:
     ) -> None:
         self.rng = np.random.default_rng([zlib.crc32(f"{row} {dtype}".encode()), seed])
         self.dtype = dtype
-        self.least = (
+        self.min_elements = (
             LARGE_MIN_ELEMENTS if large else MIDDLE_MIN_ELEMENTS if seed % 4 == 3 else 0
         )
         self.special = special and self.rng.random() < 0.3
 
-    def one(self, *choices):
+    def one_of(self, *choices):
         return choices[self.rng.integers(len(choices))]
 
     def chance(self, probability=0.5) -> bool:
@@ -63,39 +64,42 @@ class Draw:
 
     # --- shapes ------------------------------------------------------------------
 
-    def shape(self, least: int = 0, most: int = 4) -> tuple[int, ...]:
-        """Return a shape of ``least`` to ``most`` axes."""
-        rank = int(self.rng.integers(max(least, bool(self.least)), most + 1))
+    def shape(self, min_rank: int = 0, max_rank: int = 4) -> tuple[int, ...]:
+        """Return a shape of ``min_rank`` to ``max_rank`` axes."""
+        min_rank = max(min_rank, bool(self.min_elements))
+        rank = int(self.rng.integers(min_rank, max_rank + 1))
         shape = []
         for _ in range(rank):
-            room = SMALL_MAX_ELEMENTS // max(1, math.prod(shape))
-            shape.append(int(self.rng.choice([n for n in SIZES if n <= room])))
-        if self.least:
+            limit = SMALL_MAX_ELEMENTS // max(1, math.prod(shape))
+            shape.append(int(self.rng.choice([n for n in SIZES if n <= limit])))
+        if self.min_elements:
             shape = [max(n, 1) for n in shape]
             i = int(self.rng.integers(rank))
-            shape[i] *= -(-self.least // math.prod(shape))
+            shape[i] *= -(-self.min_elements // math.prod(shape))
         return tuple(shape)
 
-    def filled(self, least: int = 1, most: int = 4) -> tuple[int, ...]:
+    def nonempty_shape(self, min_rank: int = 1, max_rank: int = 4) -> tuple[int, ...]:
         """Return a shape without empty axes."""
-        return tuple(max(n, 1) for n in self.shape(least, most))
+        return tuple(max(n, 1) for n in self.shape(min_rank, max_rank))
 
     def pair(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return two shapes that broadcast."""
         shape = self.shape()
-        less = tuple(1 if self.chance(0.3) else n for n in shape)
-        less = (
-            less[int(self.rng.integers(len(shape) + 1)) :] if self.chance(0.4) else less
+        smaller = tuple(1 if self.chance(0.3) else n for n in shape)
+        smaller = (
+            smaller[int(self.rng.integers(len(shape) + 1)) :]
+            if self.chance(0.4)
+            else smaller
         )
-        return (shape, less) if self.chance() else (less, shape)
+        return (shape, smaller) if self.chance() else (smaller, shape)
 
     def image(self, rank: int = 2, channels: int | None = None) -> tuple[int, ...]:
         """Return the shape of a batch of images."""
-        c = channels or self.one(1, 2, 3, 4, 5, 8, 12, 16, 19, 32)
-        if self.least:
-            side = math.ceil((self.least / 2 / c) ** (1 / rank)) + 4
+        c = channels or self.one_of(1, 2, 3, 4, 5, 8, 12, 16, 19, 32)
+        if self.min_elements:
+            side = math.ceil((self.min_elements / 2 / c) ** (1 / rank)) + 4
             return (2, *(side + self.upto(3) for _ in range(rank)), c)
-        return (self.one(0, 1, 1, 2, 3), *(self.upto(9) + 4 for _ in range(rank)), c)
+        return (self.one_of(0, 1, 1, 2, 3), *(self.upto(9) + 4 for _ in range(rank)), c)
 
     def axis(self, x) -> int:
         return int(self.rng.integers(-x.ndim, x.ndim))
@@ -103,14 +107,15 @@ class Draw:
     def axes(self, x):
         """Return an axis, several, or None."""
         some = tuple(i for i in range(x.ndim) if self.chance())
-        return self.one(None, some, self.axis(x) if x.ndim else None)
+        return self.one_of(None, some, self.axis(x) if x.ndim else None)
 
     # --- arrays ------------------------------------------------------------------
 
     def array(self, *shape: int, dtype=None, whole=False, low=None, high=None):
-        """Return a tensor over an array of a random layout.
+        """Return a tensor over an array with a random layout.
 
-        With ``low`` and ``high``, of numbers in between; ``whole`` numbers have ties.
+        With ``low`` and ``high``, the numbers are in between. With ``whole``, they are
+        whole numbers, so that some are equal.
         """
         dtype = np.dtype(dtype or self.dtype)
         x = self.rng.normal(size=shape) * 2.0
@@ -120,16 +125,18 @@ class Draw:
             x = np.abs(x) * 10 if dtype.kind == "u" else x * 10
         x = np.asarray(np.round(x) if whole else x)
         if self.special and dtype.kind == "f" and low is None and x.size:
-            x.flat[self.rng.integers(0, x.size, 1 + x.size // 8)] = self.one(*SPECIAL)
+            x.flat[self.rng.integers(0, x.size, 1 + x.size // 8)] = self.one_of(
+                *SPECIAL
+            )
         with np.errstate(over="ignore"):
             x = x > 0.5 if dtype.kind == "b" else x.astype(dtype)
-        layout = "C" if self.least and self.chance() else self.one(*LAYOUTS)
-        laid = getattr(self, f"_{layout.lower()}")(x)
-        assert (laid.shape, laid.dtype) == (shape, dtype)
-        return pg.asarray(laid, copy=False)
+        layout = "C" if self.min_elements and self.chance() else self.one_of(*LAYOUTS)
+        y = getattr(self, f"_{layout.lower()}")(x)
+        assert (y.shape, y.dtype) == (shape, dtype)
+        return pg.asarray(y, copy=False)
 
-    def like(self, x, **how):
-        return self.array(*x.shape, **how)
+    def like(self, x, **options):
+        return self.array(*x.shape, **options)
 
     def indices(self, n: int, *shape: int):
         return pg.asarray(self.rng.integers(0, n, shape).astype(np.int32))
@@ -141,20 +148,20 @@ class Draw:
         axes = self.rng.permutation(x.ndim)
         return x.transpose(axes).copy().transpose(np.argsort(axes))
 
-    def _turned(self, x):
-        turn = tuple(slice(None, None, self.one(1, -1)) for _ in x.shape)
-        return x[turn].copy()[turn]
+    def _reversed(self, x):
+        reverse = tuple(slice(None, None, self.one_of(1, -1)) for _ in x.shape)
+        return x[reverse].copy()[reverse]
 
-    def _stepped(self, x):
-        steps = tuple(slice(0, None, self.one(1, 2, 3)) for _ in x.shape)
-        room = [n * s.step for n, s in zip(x.shape, steps, strict=True)]
-        whole = np.zeros(room, x.dtype)
-        whole[steps] = x
-        return whole[steps]
+    def _strided(self, x):
+        steps = tuple(slice(0, None, self.one_of(1, 2, 3)) for _ in x.shape)
+        shape = [n * s.step for n, s in zip(x.shape, steps, strict=True)]
+        buffer = np.zeros(shape, x.dtype)
+        buffer[steps] = x
+        return buffer[steps]
 
     def _broadcast(self, x):
-        once = tuple(slice(0, self.one(1, n)) for n in x.shape)
-        return np.broadcast_to(x[once], x.shape) if x.size else x
+        first = tuple(slice(0, self.one_of(1, n)) for n in x.shape)
+        return np.broadcast_to(x[first], x.shape) if x.size else x
 
     def _shifted(self, x):
         start = self.upto(15)
@@ -163,10 +170,10 @@ class Draw:
         )
 
     def _far(self, x):
-        """Steps of 2**32 bytes along the first axis."""
+        """Return the array with a stride of 2**32 bytes along the first axis."""
         if x.ndim == 0 or not 0 < x.shape[0] <= 3:
             return x
-        strides = (STEP, *x[:1].strides[1:])
+        strides = (HUGE_STRIDE, *x[:1].strides[1:])
         y = np.ndarray(x.shape, x.dtype, address_space(), strides=strides)
         y[...] = x
         return y

@@ -1,4 +1,4 @@
-"""Arrays between pages that must not be touched."""
+"""Arrays between guard pages, which a program can neither read nor write."""
 
 import ctypes
 import mmap
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 EDGES = ("start", "end")  # of the pages that an array may use
-MOST = 1 << 26  # bytes: what views of far steps reach over is not copied
+MAX_SPAN_BYTES = 1 << 26  # views with huge strides span more and are not copied
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def pages(nbytes: int, edge: str) -> np.ndarray:
-    """Return bytes next to a page that must not be touched."""
+    """Return ``nbytes`` bytes that start or end at a guard page."""
     page = mmap.PAGESIZE
     inside = -(-nbytes // page) * page
     whole = np.frombuffer(mmap.mmap(-1, inside + 2 * page), np.uint8)
@@ -26,29 +26,29 @@ def pages(nbytes: int, edge: str) -> np.ndarray:
     return whole[begin : begin + nbytes]
 
 
-def guarded(kernel: Callable[..., None], args: tuple[Any, ...], edge: str) -> None:
+def call_guarded(kernel: Callable[..., None], args: tuple[Any, ...], edge: str) -> None:
     """Call a kernel with copies of arrays between guard pages, and copy results back.
 
-    Arrays over the same memory stay so.
+    The copies of arrays that share memory share memory as well.
     """
-    made: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+    copies: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
 
-    def moved(x: Any) -> Any:
+    def guarded(x: Any) -> Any:
         if not isinstance(x, np.ndarray):
             return x
         low, high = np.lib.array_utils.byte_bounds(x)
-        if high - low > MOST or not x.nbytes:
+        if high - low > MAX_SPAN_BYTES or not x.nbytes:
             return x
-        if (low, high) not in made:
-            place = pages(high - low, edge)
+        if (low, high) not in copies:
+            copy = pages(high - low, edge)
             memory = (ctypes.c_char * (high - low)).from_address(low)
-            theirs = np.frombuffer(memory, np.uint8)
-            place[:] = theirs
-            made[low, high] = (place, theirs)
+            original = np.frombuffer(memory, np.uint8)
+            copy[:] = original
+            copies[low, high] = (copy, original)
         start = x.__array_interface__["data"][0] - low
-        return np.ndarray(x.shape, x.dtype, made[low, high][0].data, start, x.strides)
+        return np.ndarray(x.shape, x.dtype, copies[low, high][0].data, start, x.strides)
 
-    kernel(*map(moved, args))
-    for place, theirs in made.values():
-        if not np.array_equal(place, theirs):
-            theirs[:] = place
+    kernel(*map(guarded, args))
+    for copy, original in copies.values():
+        if not np.array_equal(copy, original):
+            original[:] = copy

@@ -1,12 +1,12 @@
-"""Compile the C for macOS and Windows here: ``python -m tests.native.platforms``.
+"""Compile the C for macOS and Windows on Linux: ``python -m tests.native.platforms``.
 
-For each platform this links the library of kernels, and both extension modules: those
-of the core and of plugrad-cpu. It runs nothing; ``replayed.py`` runs the kernels for
-Windows under Wine. It needs ziglang, binutils' ``nm``, and a package index for pip:
-NumPy's headers come from its wheel for the platform. Python's headers are those of this
-machine, for Windows with ``PYCONFIG`` in the place of the real ``pyconfig.h``.
+For each platform this links the kernel library and both extension modules, those of the
+core and of plugrad-cpu. It runs nothing; ``replayed.py`` runs the Windows kernels under
+Wine. It needs ziglang, ``nm`` from binutils, and a package index for pip: NumPy's
+headers come from its wheel for the platform. Python's headers are those of this
+machine; for Windows, ``PYCONFIG`` replaces ``pyconfig.h``.
 
-Modules are compiled as C11 without GNU's extensions, as MSVC compiles them for users.
+Modules are compiled as C11 without GNU extensions, which MSVC does not support.
 """
 
 import argparse
@@ -29,9 +29,9 @@ WORK = CPU / "build/platforms"
 MODULES = {"_speedups": ROOT / "core/src_c", "_native": CPU / "src_c"}
 ISO = ["-std=c11", "-Wgnu", "-Wvla", "-Wall", "-Werror", "-fno-sanitize=all", "-O2"]
 ISO += ["-DNPY_NO_DEPRECATED_API=NPY_2_1_API_VERSION"]
-# What Python exports on Windows alone, of what the modules call.
+# Functions that the modules call and that Python exports only on Windows.
 ONLY_WINDOWS = ["PyErr_SetExcFromWindowsErrWithFilenameObject"]
-# What headers of Python ask for on 64-bit Windows; see PC/pyconfig.h of CPython.
+# The macros that Python's headers need on 64-bit Windows; see CPython's PC/pyconfig.h.
 PYCONFIG = """
 #define MS_WIN32
 #define MS_WIN64
@@ -65,12 +65,12 @@ typedef long long Py_ssize_t;
 
 
 class Platform(NamedTuple):
-    """What is compiled for.
+    """A platform to compile for.
 
     Attributes:
-        level: Of the library, as in ``compile_kernels``.
-        system: The end of zig's name of the target.
-        wheel: How pip names the platform.
+        level: The instruction set of the kernel library, as in ``compile_kernels``.
+        system: The end of zig's name for the target.
+        wheel: pip's name for the platform.
 
     """
 
@@ -94,7 +94,7 @@ PLATFORMS = {
 
 
 def numpy_headers(platform: Platform, folder: Path) -> Path:
-    """Return NumPy's headers for a platform, out of its wheel."""
+    """Return NumPy's headers for a platform, from its wheel."""
     found = folder / "numpy/_core/include"
     if not found.exists():
         version = f"{sys.version_info[0]}{sys.version_info[1]}"
@@ -112,30 +112,30 @@ def numpy_headers(platform: Platform, folder: Path) -> Path:
 
 def python_headers(platform: Platform, folder: Path) -> Path:
     """Return the headers of this Python, with a ``pyconfig.h`` for the platform."""
-    made = folder / "python"
-    shutil.copytree(sysconfig.get_path("include"), made, dirs_exist_ok=True)
+    headers = folder / "python"
+    shutil.copytree(sysconfig.get_path("include"), headers, dirs_exist_ok=True)
     if platform.system.startswith("windows"):
-        (made / "pyconfig.h").write_text(PYCONFIG)
-    return made
+        (headers / "pyconfig.h").write_text(PYCONFIG)
+    return headers
 
 
 def import_library(platform: Platform, folder: Path) -> Path:
-    """Return an import library of the names that this Python exports."""
-    library = sysconfig.get_config_var("LDLIBRARY") or ""
-    shared = Path(sysconfig.get_config_var("LIBDIR")) / library
-    python = shared if library.endswith(".so") else Path(sys.executable).resolve()
+    """Return an import library with the names that this Python exports."""
+    library_name = sysconfig.get_config_var("LDLIBRARY") or ""
+    shared = Path(sysconfig.get_config_var("LIBDIR")) / library_name
+    python = shared if library_name.endswith(".so") else Path(sys.executable).resolve()
     command = ["nm", "--dynamic", "--defined-only", "--format=posix", str(python)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    names = [line.split()[0] for line in said.splitlines()]
+    symbols = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    names = [line.split()[0] for line in symbols.splitlines()]
     exports = [name for name in names if name.startswith(("Py", "_Py"))]
     exports += ONLY_WINDOWS
     definition = folder / "python.def"
-    made = folder / "libpython.a"
+    archive = folder / "libpython.a"
     definition.write_text("\n".join(["LIBRARY python.dll", "EXPORTS", *exports, ""]))
     machine = "arm64" if platform.level == "aarch64" else "i386:x86-64"
-    options = ["-m", machine, "-d", str(definition), "-l", str(made)]
+    options = ["-m", machine, "-d", str(definition), "-l", str(archive)]
     compile_kernels.zig("dlltool", *options)
-    return made
+    return archive
 
 
 def build_module(platform: Platform, folder: Path, name: str) -> Path:
@@ -144,14 +144,14 @@ def build_module(platform: Platform, folder: Path, name: str) -> Path:
     headers = [numpy_headers(platform, folder), python_headers(platform, folder)]
     includes = [word for path in headers for word in ("-isystem", str(path))]
     includes += ["-iquote", str(compile_kernels.NATIVE)]
-    made = folder / f"{name}{'.pyd' if windows else '.so'}"
-    link = ["-shared", *map(str, sorted(MODULES[name].glob("*.c"))), "-o", str(made)]
+    module = folder / f"{name}{'.pyd' if windows else '.so'}"
+    link = ["-shared", *map(str, sorted(MODULES[name].glob("*.c"))), "-o", str(module)]
     if windows:
         link.append(str(import_library(platform, folder)))
     else:
         link.append("-Wl,-undefined,dynamic_lookup")
     compile_kernels.zig("cc", *platform.target, *ISO, *includes, *link)
-    return made
+    return module
 
 
 def build(name: str) -> list[Path]:
@@ -159,21 +159,21 @@ def build(name: str) -> list[Path]:
     platform = PLATFORMS[name]
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
-    made = [build_module(platform, folder, module) for module in MODULES]
+    linked = [build_module(platform, folder, module) for module in MODULES]
     kernels = folder / f"{platform.level}{compile_kernels.suffix(platform.system)}"
     compile_kernels.build_library(kernels, platform.level, platform.system)
-    return [*made, kernels]
+    return [*linked, kernels]
 
 
 def main() -> int:
-    """Compile for the platforms that are named, or for all; report each."""
+    """Compile for the named platforms, or for all, and report each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("platforms", nargs="*", metavar="|".join(PLATFORMS))
     failures = 0
     for name in parser.parse_args().platforms or PLATFORMS:
         try:
-            made = [f"{path.name} ({path.stat().st_size})" for path in build(name)]
-            print(f"{name}: linked {', '.join(made)}", flush=True)
+            linked = [f"{path.name} ({path.stat().st_size})" for path in build(name)]
+            print(f"{name}: linked {', '.join(linked)}", flush=True)
         except subprocess.CalledProcessError as error:
             print(f"{name}: {error.stderr or error}", flush=True)
             failures += 1

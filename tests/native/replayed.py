@@ -1,17 +1,21 @@
-"""Kernels in C of plugrad-cpu on other platforms: ``python -m tests.native.replayed``.
+"""Repeat C kernel calls on another platform: ``python -m tests.native.replayed``.
 
-It compiles the library for arm64 or Windows, runs the table of ops here, writes every
-call of a kernel with its arrays to a file, and replays the file by ``replay.c`` on the
-other platform: the results must be those of this machine.
+This compiles plugrad-cpu's kernel library for arm64 or Windows, runs the table of op
+calls on this machine, writes each kernel call with its arrays to a file, and repeats
+the calls with ``replay.c`` on the other platform. The results must agree.
 
-- ``arm64`` is Linux that QEMU emulates. It needs Debian's packages qemu-user and
+- ``arm64`` is Linux, emulated by QEMU. It needs Debian's packages qemu-user and
   libc6-arm64-cross; QEMU_LD_PREFIX is the folder of the latter.
-- ``windows`` is x86-64 with AVX2, under Wine: Debian's package wine64.
+- ``windows`` is x86-64 with AVX2, under Wine. It needs Debian's package wine64.
 
-A call in the file is its name in 64 bytes, the number of arguments (u32), and the
-arguments: "i" and a u64, "d" and a double, or "s" and the number of an earlier array of
-the call (u64). An array is "a", the bytes from its lowest element to its highest, where
-its first one is among them (u64 both), and the memory between.
+A call in the file consists of the kernel's name in 64 bytes, the number of arguments
+(u32), and the arguments. An argument is one of:
+
+- "i" and an integer (u64),
+- "d" and a double,
+- "a" and an array: the number of bytes from its lowest element to its highest (u64),
+  the offset of its first element in them (u64), and these bytes,
+- "s" and the index of an earlier array in the same call (u64).
 """
 
 import argparse
@@ -28,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .guards import MOST
+from .guards import MAX_SPAN_BYTES
 from .run import Calls, cases, options
 
 CPU = Path(__file__).parents[2] / "plugins/cpu"
@@ -37,15 +41,15 @@ import compile_kernels  # noqa: E402  # of plugrad-cpu
 
 RUNS = [["results", "--count", "6"], ["results", "--large"]]
 PREFIX = os.environ.get("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")
-QUIET = {"WINEDEBUG": "-all"}  # but for what a program prints
+QUIET = {"WINEDEBUG": "-all"}  # no messages from Wine itself
 
 
 class Platform(NamedTuple):
-    """Where calls are replayed.
+    """A platform on which calls are repeated.
 
     Attributes:
-        level: That of the library, as in ``compile_kernels``.
-        system: The end of zig's name of the target.
+        level: The instruction set of the kernel library, as in ``compile_kernels``.
+        system: The end of zig's name for the target.
         emulator: The command that runs a program.
 
     """
@@ -59,15 +63,15 @@ PLATFORMS = {
     "arm64": Platform("aarch64", "linux-gnu.2.17", ["qemu-aarch64", "-L", PREFIX]),
     "windows": Platform("x86_64_v3", "windows-gnu", ["wine"]),
 }
-ADDRESSES = {"join"}  # kernels with arrays of addresses, which hold in a process only
-# Kernels of which the last array is memory to work in: what is there depends on the
-# instructions that the processor has.
-MEMORY = {"matmul_integer_i8", "quantized_conv_i8", "quantized_matmul_i8"}
-FAR = {"f": 1e-5, "d": 1e-12}  # in units of the largest number
+TAKE_ADDRESSES = {"join"}  # kernels whose arguments include arrays of addresses
+# Kernels whose last array is a workspace: its contents afterwards depend on the
+# instruction set.
+TAKE_WORKSPACE = {"matmul_integer_i8", "quantized_conv_i8", "quantized_matmul_i8"}
+TOLERANCES = {"f": 1e-5, "d": 1e-12}  # relative to the largest number
 
 
 class Recording:
-    """Calls of kernels as a file, and what they gave here."""
+    """Kernel calls in the file format, and their results on this machine."""
 
     def __init__(self) -> None:
         self.calls = bytearray()
@@ -76,41 +80,41 @@ class Recording:
     def run(
         self, name: str, kernel: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
-        """Run a kernel, and record it unless it has addresses or views of far steps."""
+        """Run a kernel; record the call if it can be repeated in another process."""
         spans = [memory_of(x).nbytes for x in args if isinstance(x, np.ndarray)]
-        if name in ADDRESSES or max(spans, default=0) > MOST:
+        if name in TAKE_ADDRESSES or max(spans, default=0) > MAX_SPAN_BYTES:
             kernel(*args)
             return
         self.calls += name.encode().ljust(64, b"\0") + struct.pack("<I", len(args))
         arrays: dict[int, np.ndarray] = {}
         for x in args:
-            self.calls += self._written(x, arrays)
+            self.calls += self._encoded(x, arrays)
         kernel(*args)
         self.expected += [(name, memory_of(x).copy()) for x in arrays.values()]
-        if name in MEMORY:
+        if name in TAKE_WORKSPACE:
             self.expected[-1] = ("", self.expected[-1][1])
 
-    def _written(self, x: Any, arrays: dict[int, np.ndarray]) -> bytes:
+    def _encoded(self, x: Any, arrays: dict[int, np.ndarray]) -> bytes:
         if isinstance(x, float):
             return struct.pack("<cd", b"d", x)
         if not isinstance(x, np.ndarray):
             return struct.pack("<cQ", b"i", int(x or 0) % 2**64)
-        if (place := x.ctypes.data) in arrays:
-            return struct.pack("<cQ", b"s", [*arrays].index(place))
-        arrays[place], memory = x, memory_of(x)
-        first = place - memory.ctypes.data
+        if (address := x.ctypes.data) in arrays:
+            return struct.pack("<cQ", b"s", [*arrays].index(address))
+        arrays[address], memory = x, memory_of(x)
+        first = address - memory.ctypes.data
         return struct.pack("<cQQ", b"a", memory.nbytes, first) + memory.tobytes()
 
 
 def memory_of(x: np.ndarray) -> np.ndarray:
-    """Return the memory from the lowest element to the highest, by its elements."""
+    """Return the memory from the lowest element to the highest as a flat array."""
     low, high = np.lib.array_utils.byte_bounds(x)
     memory = (ctypes.c_char * (high - low)).from_address(low)
     return np.frombuffer(memory, x.dtype if x.size else np.uint8)
 
 
 def build(platform: Platform, folder: Path) -> tuple[Path, Path]:
-    """Compile the program that replays calls, and the library; return their paths."""
+    """Compile the replay program and the library; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "replay.exe"
     library = folder / f"kernels{compile_kernels.suffix(platform.system)}"
@@ -124,10 +128,10 @@ def build(platform: Platform, folder: Path) -> tuple[Path, Path]:
 
 
 def record() -> Recording:
-    """Run the table here."""
+    """Run the table on this machine, and record the kernel calls."""
     calls = Calls()
-    made = Recording()
-    calls.run = made.run
+    recording = Recording()
+    calls.run = recording.run
     import plugrad as pg
 
     pg.set_backend("cpu")
@@ -135,52 +139,55 @@ def record() -> Recording:
         for _, call in cases(options(arguments)):
             call()
     if not calls.reached:
-        sys.exit("no kernel in C has run here")
-    return made
+        sys.exit("no C kernel has run on this machine")
+    return recording
 
 
-def replay(platform: Platform, folder: Path, made: Recording) -> bytes:
-    """Return what the arrays of all calls hold afterwards, on the other platform."""
+def replay(platform: Platform, folder: Path, recording: Recording) -> bytes:
+    """Return the contents of all arrays after the calls on the other platform."""
     threads = b"set_threads".ljust(64, b"\0") + struct.pack("<IcQ", 1, b"i", 4)
     program, library = build(platform, folder)
     calls = folder / "calls"
     results = folder / "results"
-    calls.write_bytes(threads + made.calls)
+    calls.write_bytes(threads + recording.calls)
     files = program, library, calls, results
     command = [*platform.emulator, *map(str, files)]
     subprocess.run(command, check=True, env=os.environ | QUIET)
     return results.read_bytes()
 
 
-def wrong(made: Recording, found: bytes) -> list[str]:
-    """Return the kernels whose results differ."""
-    names, at = [], 0
-    for name, here in made.expected:
-        there = np.frombuffer(found, here.dtype, here.size, at).reshape(here.shape)
-        at += here.nbytes
-        far = FAR.get(here.dtype.char, 0.0)
+def differing(recording: Recording, found: bytes) -> list[str]:
+    """Return the names of the kernels whose results differ."""
+    names, offset = [], 0
+    for name, here in recording.expected:
+        there = np.frombuffer(found, here.dtype, here.size, offset).reshape(here.shape)
+        offset += here.nbytes
+        rtol = TOLERANCES.get(here.dtype.char, 0.0)
         scale = float(np.abs(here).max(initial=1.0, where=np.isfinite(here)))
         if name and not np.allclose(
-            there, here, rtol=far, atol=far * scale, equal_nan=True
+            there, here, rtol=rtol, atol=rtol * scale, equal_nan=True
         ):
             names.append(name)
-    assert at == len(found)
+    assert offset == len(found)
     return names
 
 
 def main() -> int:
-    """Build, record, replay and compare."""
+    """Record the calls, repeat them on the other platform, and compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("platform", choices=PLATFORMS)
     name = parser.parse_args().platform
     platform = PLATFORMS[name]
     warnings.simplefilter("error")
     if shutil.which(platform.emulator[0]) is None:
-        sys.exit(f"there is no {platform.emulator[0]}: install the package that has it")
-    made = record()
-    names = wrong(made, replay(platform, CPU / "build/replayed" / name, made))
-    kernels = {name for name, _ in made.expected if name}
-    print(f"{len(made.expected)} arrays of {len(kernels)} kernels; wrong: {len(names)}")
+        sys.exit(f"{platform.emulator[0]} is missing: install its package")
+    recording = record()
+    names = differing(
+        recording, replay(platform, CPU / "build/replayed" / name, recording)
+    )
+    arrays = len(recording.expected)
+    kernels = {name for name, _ in recording.expected if name}
+    print(f"{arrays} arrays of {len(kernels)} kernels; wrong: {len(names)}")
     print(*sorted({*names}), sep="\n")
     return bool(names)
 

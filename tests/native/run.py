@@ -1,10 +1,10 @@
-"""Run the table in a process of its own: ``python -m tests.native.run --help``.
+"""Run the table of op calls: ``python -m tests.native.run --help``.
 
-It prints each call before it runs, so that the last line names the one that crashes,
-and writes the results as a pickle.
+The name of each call is printed before it runs, so that the last line names a call that
+crashes. The results are written as a pickle.
 
-Every kernel in C is called through ``Recorder``, which stands in front of the module in
-C before plugrad-cpu is imported.
+``Calls`` replaces the extension module before plugrad-cpu is imported, so that every C
+kernel is called through a ``Recorder``.
 """
 
 import argparse
@@ -19,22 +19,23 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from .guards import EDGES, guarded
+from .guards import EDGES, call_guarded
 
-SETTINGS = {"set_threads"}  # of the library, and no kernels
-FEW = 16  # elements from which on a kernel in C runs, if NumPy is faster for fewer
+SETTINGS = {"set_threads"}  # functions of the library that are not kernels
+# Replaces the larger thresholds of modules, so that C kernels also run on small arrays.
+MIN_ELEMENTS = 16
 
 
 Run = Callable[[str, Callable[..., None], tuple[Any, ...]], None]
 
 
-def plain(name: str, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
-    """Run a kernel."""
+def call_kernel(name: str, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
+    """Call a kernel."""
     kernel(*args)
 
 
 class Recorder:
-    """A kernel in C: it notes that it is called, and how."""
+    """A C kernel that records its calls, and calls it as ``Calls.run`` says."""
 
     def __init__(self, name: str, kernel: Callable[..., None], calls: "Calls") -> None:
         self.name = name
@@ -48,17 +49,17 @@ class Recorder:
 
 
 class Calls:
-    """The module in C of plugrad-cpu, with every kernel behind a ``Recorder``."""
+    """Replaces plugrad-cpu's extension module; wraps every kernel in a ``Recorder``."""
 
     def __init__(self, level: str | None = None) -> None:
         self.served: set[str] = set()
         self.reached: set[str] = set()
         self.count = 0
-        self.run: Run = plain  # how a kernel is called
+        self.run: Run = call_kernel  # how a kernel is called
         self.native = importlib.import_module("plugrad_cpu._native")
-        own = {"get": self._get, "get_strided": self._strided}
-        own |= {"level": lambda: level} if level else {}
-        module = SimpleNamespace(**(vars(self.native) | own))
+        overrides = {"get": self._get, "get_strided": self._strided}
+        overrides |= {"level": lambda: level} if level else {}
+        module = SimpleNamespace(**(vars(self.native) | overrides))
         sys.modules["plugrad_cpu._native"] = module  # type: ignore[assignment]
 
     def _get(self, name: str) -> Callable[..., None]:
@@ -69,7 +70,7 @@ class Calls:
         return Recorder(name, kernel, self)
 
     def _strided(self, name: str) -> Callable[..., None]:
-        """A kernel that is told strides; it is guarded if arrays are contiguous."""
+        """Return a kernel that takes strides, in a ``Recorder``."""
         kernel = self.native.get_strided(name)
         self.served.add(name)
         return Recorder(name, kernel, self)
@@ -82,37 +83,37 @@ def leaves(found: Any) -> list[Any]:
     return [y.numpy().copy() for y in pg.tree.leaves(found)]
 
 
-def cases(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
+def cases(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls by name: of each row, for each of its dtypes and seeds."""
     from .draw import Draw
     from .rows import ROWS
 
     for name, row in ROWS.items():
-        for dtype in row.dtypes if re.search(given.rows, name) else ():
-            for seed in range(given.seed, given.seed + given.count):
-                d = lambda n=name, r=row, t=dtype, s=seed: Draw(
-                    n, t, s, given.large, r.special
+        for dtype in row.dtypes if re.search(arguments.rows, name) else ():
+            for seed in range(arguments.seed, arguments.seed + arguments.count):
+                draw = lambda n=name, r=row, t=dtype, s=seed: Draw(
+                    n, t, s, arguments.large, r.special
                 )
-                yield f"{name} {dtype} {seed}", lambda r=row, d=d: r.call(d())
+                yield f"{name} {dtype} {seed}", lambda r=row, draw=draw: r.call(draw())
 
 
 def digest(found: Any) -> str:
     return hashlib.sha256(b"".join(y.tobytes() for y in leaves(found))).hexdigest()
 
 
-def of_edges(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
-    """Return the bits of the results without guards, and at both edges of pages."""
+def digests_by_edge(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
+    """Return digests of the results without guard pages and with them at each edge."""
     before = calls.count
     found = {"none": digest(call())}
     for edge in EDGES if calls.count > before else ():
-        calls.run = lambda name, *of_call, edge=edge: guarded(*of_call, edge)
+        calls.run = lambda name, *call, edge=edge: call_guarded(*call, edge)
         found[edge] = digest(call())
-    calls.run = plain
+    calls.run = call_kernel
     return found
 
 
-def of_threads(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
-    """Return the bits of the results by the number of threads."""
+def digests_by_threads(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
+    """Return digests of the results by the number of threads."""
     set_threads = calls.native.get("set_threads")
     before = calls.count
     found = {}
@@ -120,14 +121,14 @@ def of_threads(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
         set_threads(n)
         found[f"{n} threads"] = digest(call())
         if calls.count == before:
-            break  # NumPy has run it
+            break  # no C kernel has run
     return found
 
 
 MODES = {
     "results": lambda call, calls: leaves(call()),
-    "guards": of_edges,
-    "threads": of_threads,
+    "guards": digests_by_edge,
+    "threads": digests_by_threads,
 }
 
 
@@ -135,18 +136,18 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--rows", default="", help="a regular expression")
-    parser.add_argument("--seed", type=int, default=0, help="the first one")
-    parser.add_argument("--count", type=int, default=1, help="of seeds")
-    parser.add_argument("--level", help="of the library, such as x86_64_v3")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=1, help="number of seeds")
+    parser.add_argument("--level", help="of the kernel library, such as x86_64_v3")
     parser.add_argument("--large", action="store_true", help="use threads")
     parser.add_argument("--out", default=os.devnull, help="write the results there")
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    given = options()
+    arguments = options()
     warnings.simplefilter("error")
-    calls = Calls(given.level)
+    calls = Calls(arguments.level)
     import plugrad as pg
 
     pg.set_backend("cpu")
@@ -156,13 +157,13 @@ def main() -> None:
         for kind in ("REDUCE", "CAST", "GATHER"):
             threshold = f"{kind}_MIN_ELEMENTS"
             if hasattr(module, threshold):
-                setattr(module, threshold, FEW)
+                setattr(module, threshold, MIN_ELEMENTS)
     found = {}
-    for name, call in cases(given):
+    for name, call in cases(arguments):
         print(name, flush=True)
-        found[name] = MODES[given.mode](call, calls)
+        found[name] = MODES[arguments.mode](call, calls)
     report = {"served": calls.served, "reached": calls.reached, "found": found}
-    with open(given.out, "wb") as file:
+    with open(arguments.out, "wb") as file:
         pickle.dump(report, file)
 
 

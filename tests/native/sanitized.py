@@ -1,9 +1,9 @@
-"""Tests of plugrad-cpu with all of its C under AddressSanitizer and UBSan.
+"""Run tests of plugrad-cpu with all its C code under AddressSanitizer and UBSan.
 
-``python -m tests.native.sanitized`` compiles it into ``plugins/cpu/build`` and runs our
-tests of it, and a row of each op and of each gradient from the conformance tests.
-Arguments are passed to pytest instead of these files. It runs on Linux, and needs
-ziglang and the runtime of gcc's AddressSanitizer (``libasan``).
+``python -m tests.native.sanitized`` compiles plugrad-cpu into ``plugins/cpu/build`` and
+runs our tests of it and, from the conformance tests, one row of each op and of each
+gradient. If there are arguments, they are passed to pytest in place of these files.
+The script runs on Linux, and needs ziglang and gcc's AddressSanitizer (``libasan``).
 """
 
 import os
@@ -21,12 +21,12 @@ TESTS = [
     [f"{KIT}/test_random_inputs.py", f"{KIT}/test_gradients_everywhere.py"],
 ]
 POOL = "tests/plugins/test_cpu_pool.py"
-# The sanitizer keeps what is freed for a while, so no memory returns to the system.
-RETURNED = f"{POOL}::test_what_is_kept_is_returned_before_an_allocation_fails"
-WITH_POOL = [[POOL, f"--deselect={RETURNED}"]]
-# Memory that pools keep for later would hide what happens to it. A guard page ends a
-# program as it does without the sanitizer.
-CHECKED = {
+# The sanitizer keeps freed memory for a while, so none returns to the system.
+NEEDS_FREED_MEMORY = f"{POOL}::test_pooled_memory_is_freed_before_an_allocation_fails"
+WITH_POOL = [[POOL, f"--deselect={NEEDS_FREED_MEMORY}"]]
+# Python's memory pool would hide accesses to freed memory. With handle_segv=0, access
+# to a guard page ends the program as it does without the sanitizer.
+VARIABLES = {
     "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "PYTHONMALLOC": "malloc",
@@ -43,7 +43,7 @@ native.get("softmax_f32")(x, x.copy(), 1, 5, 1, 0)
 
 
 def build() -> None:
-    """Compile into a folder of its own: programs go on with the plain library."""
+    """Compile into a separate folder; programs keep using the plain library."""
     command = [sys.executable, "setup.py", "--quiet", "build"]
     command += ["--build-lib", str(BUILT / "lib"), "--build-temp", str(BUILT / "temp")]
     env = os.environ | {"PLUGRAD_CPU_SANITIZE": "1"}
@@ -51,7 +51,7 @@ def build() -> None:
 
 
 def runtimes() -> str:
-    """Return the paths of what has to be loaded before Python is."""
+    """Return the paths of the libraries that must be loaded before Python."""
     paths = []
     for name in ("libasan.so", "libubsan.so"):
         command = ["gcc", f"-print-file-name={name}"]
@@ -63,13 +63,13 @@ def runtimes() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment in which Python loads what was built."""
+    """Return environment variables with which Python loads the sanitized build."""
     path = os.pathsep.join([str(BUILT / "lib"), os.environ.get("PYTHONPATH", "")])
-    return os.environ | CHECKED | {"LD_PRELOAD": runtimes(), "PYTHONPATH": path}
+    return os.environ | VARIABLES | {"LD_PRELOAD": runtimes(), "PYTHONPATH": path}
 
 
 def verify() -> None:
-    """Make sure that a kernel that reads too far is found."""
+    """Exit if the sanitizer does not detect a kernel that reads too far."""
     command = [sys.executable, "-c", OVERRUN]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     if "heap-buffer-overflow" not in done.stderr or "softmax_f32" not in done.stderr:
@@ -77,7 +77,7 @@ def verify() -> None:
 
 
 def pytest(arguments: list[str], **variables: str) -> int:
-    """Run tests with what was built; return how they end."""
+    """Run pytest with the sanitized build, and return its exit status."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *arguments]
     command += ["--plugrad-backend", "cpu"]
     print(*command[1:], flush=True)
@@ -85,7 +85,7 @@ def pytest(arguments: list[str], **variables: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run everything, also behind a failure; return 1 if something has failed."""
+    """Run everything, even after a failure; return 1 if something has failed."""
     build()
     verify()
     codes = [

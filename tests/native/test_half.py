@@ -1,4 +1,4 @@
-"""float16 on cpu: calculated in float32, and rounded once."""
+"""float16 on cpu is computed in float32 and rounded once."""
 
 import numpy as np
 import plugrad as pg
@@ -12,7 +12,7 @@ UNARY = (
     "abs ceil exp floor log1p relu relu6 round sigmoid sign square sqrt tanh sin atan"
 )
 BINARY = "add subtract multiply divide maximum atan2 pow less equal"
-# Around the blocks of 2,048 elements, and enough for several threads.
+# Near the block size of 2,048 elements, and enough elements for several threads.
 SIZES = [0, 1, 3, 17, 2047, 2048, 2049, 200_000]
 
 
@@ -23,7 +23,7 @@ def on_cpu():
 
 
 def numbers(shape, seed=0):
-    """Return float16 of all sizes, with infinities, NaN and the least numbers."""
+    """Return float16 numbers of all magnitudes, with infinities, NaN and denormals."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 3, shape)
     flat = x.reshape(-1)
@@ -33,7 +33,7 @@ def numbers(shape, seed=0):
 
 
 def check(op, *arrays):
-    """The result is that of float32, rounded."""
+    """Check that the result is that of float32, rounded."""
     got = np.asarray(op(*[pg.asarray(x) for x in arrays]))
     wide = np.asarray(op(*[pg.asarray(x.astype(np.float32)) for x in arrays]))
     with np.errstate(over="ignore"):
@@ -49,13 +49,13 @@ def check(op, *arrays):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", UNARY.split())
-def test_a_function_of_one_element_is_rounded_once(name, size):
+def test_unary_results_are_rounded_once(name, size):
     check(getattr(pg, name), numbers(size))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", BINARY.split())
-def test_a_function_of_two_is_rounded_once(name, size):
+def test_binary_results_are_rounded_once(name, size):
     x = numbers(size)
     y = numbers(size, 1)
     check(getattr(pg, name), x, y)
@@ -74,7 +74,7 @@ def test_operands_are_broadcast(other):
     check(pg.less, numbers(other, 1), numbers((30, 40)))
 
 
-def test_views_are_read_as_they_lie():
+def test_views_are_read_with_their_strides():
     x = numbers((64, 96))
     for view in (x.T, x[::2, ::-3], x[:, 5]):
         check(pg.exp, view)
@@ -85,11 +85,11 @@ def test_views_are_read_as_they_lie():
 
 @pytest.mark.parametrize("axis", [-1, 0, None])
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod"])
-def test_reductions_do_not_add_up_in_float16(name, axis):
+def test_reductions_accumulate_in_a_wider_dtype(name, axis):
     x = np.full((3, 30_000), 2**-10, np.float16)
     if name == "prod":
         x[...] = 1
-        # beyond float32 on the way
+        # The partial product exceeds the range of float32.
         x[:, :20] = 256
         x[:, 20:40] = 2**-8
     got = np.asarray(getattr(pg, name)(pg.asarray(x), axis=axis))
@@ -99,7 +99,7 @@ def test_reductions_do_not_add_up_in_float16(name, axis):
     np.testing.assert_array_equal(got, wide)
 
 
-def test_the_other_way_round_a_number_is_rounded_to_even():
+def test_casts_from_float32_round_to_even():
     half = np.spacing(np.float16(1)) / 2
     x = np.array([1 + half, 1 + 3 * half, 65519, 65520, 2**-25, 3 * 2**-26], np.float32)
     got = np.asarray(pg.astype(pg.asarray(np.tile(x, 20_000)), "float16"))

@@ -1,7 +1,7 @@
-"""The kernels in C of plugrad-cpu: they touch their arrays only, and agree with NumPy.
+"""plugrad-cpu's C kernels touch only their arrays, and agree with NumPy.
 
-`make test-all` runs more seeds. Numbers of seeds are in the names of what fails:
-`python -m tests.native.run results --rows '^softmax$' --seed 17` repeats one.
+`make test-all` runs more seeds. The name of a failing call ends with its seed:
+`python -m tests.native.run results --rows '^softmax$' --seed 17` repeats it.
 """
 
 import os
@@ -22,15 +22,15 @@ if not native.LOADED:
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = Path(native.__file__).parent / "lib"
-LEVELS = [native.LIBRARY]  # of libraries that this processor can run
+LEVELS = [native.LIBRARY]  # instruction sets that this processor can run
 if native.LIBRARY in native.LEVELS:
     lower = native.LEVELS[native.LEVELS.index(native.LIBRARY) :]
     LEVELS = [level for level in lower if (LIBRARIES / f"{level}.so").exists()]
-UNUSED: dict[str, str] = {}  # kernels that are served and not used, and why
+UNUSED: dict[str, str] = {}  # kernels that are served but not used, and why
 
 
 def run(folder, *arguments, **variables):
-    """Return what a run of the table reports."""
+    """Run the table in a process, and return its report."""
     out = folder / f"{len(list(folder.iterdir()))}.pickle"
     variables = {"OMP_NUM_THREADS": "1", "PLUGRAD_PLUGINS": "cpu"} | variables
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.native.run"]
@@ -55,7 +55,7 @@ def seeds(request):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_kernels_touch_their_arrays_only(level, tmp_path, seeds):
-    """Bits do not depend on where arrays lie; and each kernel has a row."""
+    """Results do not depend on guard pages, and each kernel has a row."""
     report = run(tmp_path, "guards", "--level", level, *seeds(8, 40))
     bits = report["found"]
     assert [name for name, found in bits.items() if len({*found.values()}) > 1] == []
@@ -73,37 +73,41 @@ def test_bits_do_not_depend_on_the_number_of_threads(level, tmp_path, seeds):
     assert [name for name, found in bits.items() if len({*found.values()}) > 1] == []
 
 
-def distant(name, fast, slow):
-    """Return why results differ more than the row allows; None if they do not."""
+def difference(name, fast, slow):
+    """Say how results differ by more than the row's tolerance; None if they do not."""
     for a, b in zip(fast, slow, strict=True):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"{name}: {a.shape} {a.dtype}, not {b.shape} {b.dtype}"
-        far = ROWS[name.rsplit(" ", 2)[0]].far if a.dtype.kind in "fc" else 0.0
-        far *= {"e": 1e-3, "f": 2e-6, "F": 2e-6}.get(a.dtype.char, 1e-13)
+        tolerance = (
+            ROWS[name.rsplit(" ", 2)[0]].tolerance if a.dtype.kind in "fc" else 0.0
+        )
+        tolerance *= {"e": 1e-3, "f": 2e-6, "F": 2e-6}.get(a.dtype.char, 1e-13)
         scale = 1.0
-        if far:
+        if tolerance:
             scale = float(np.abs(b).max(initial=1.0, where=np.isfinite(b)))
-        if not np.allclose(a, b, rtol=far, atol=far * scale, equal_nan=bool(far)):
+        if not np.allclose(
+            a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=bool(tolerance)
+        ):
             return f"{name}: {a} is not {b}"
     return None
 
 
 def test_results_are_those_of_numpy(tmp_path, seeds):
-    """Shapes and steps are random: negative, zero and huge ones, and empty axes."""
-    few = seeds(6, 100)
-    fast = run(tmp_path, "results", *few)["found"]
-    slow = run(tmp_path, "results", *few, PLUGRAD_CPU_NATIVE="0")["found"]
+    """Shapes and strides are random; axes may be empty, strides negative or huge."""
+    count = seeds(6, 100)
+    fast = run(tmp_path, "results", *count)["found"]
+    slow = run(tmp_path, "results", *count, PLUGRAD_CPU_NATIVE="0")["found"]
     assert fast.keys() == slow.keys() != set()
-    told = [distant(name, fast[name], slow[name]) for name in fast]
-    assert [one for one in told if one] == []
+    differences = [difference(name, fast[name], slow[name]) for name in fast]
+    assert [text for text in differences if text] == []
 
 
 OVERRUN = """
 import numpy as np
 from plugrad_cpu.native import native
-from tests.native.guards import guarded
+from tests.native.guards import call_guarded
 x = np.ones({size}, np.float32)
-guarded(native.get("softmax_f32"), (x, x.copy(), 1, {count}, 1, 0), "{edge}")
+call_guarded(native.get("softmax_f32"), (x, x.copy(), 1, {count}, 1, 0), "{edge}")
 """
 
 
@@ -111,7 +115,7 @@ guarded(native.get("softmax_f32"), (x, x.copy(), 1, {count}, 1, 0), "{edge}")
 @pytest.mark.parametrize("edge", ["start", "end"])
 @pytest.mark.parametrize("extra", [0, 1])
 def test_guards_stop_a_kernel_that_goes_further(size, edge, extra):
-    """At the start of pages the end is guarded only if the array fills them."""
+    """An array at the start of a page is guarded at its end only if it fills pages."""
     program = OVERRUN.format(size=size, edge=edge, count=size + extra)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT)
     stopped = extra and edge == "end"

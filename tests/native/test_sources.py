@@ -1,4 +1,4 @@
-"""The C that backends share: where it lies, and where it asks for its target."""
+"""The C code that backends share: its location, and which files query the target."""
 
 import importlib.util
 import re
@@ -12,14 +12,14 @@ TARGET = re.compile(r"__(wasm|x86_64|aarch64|ARM|AVX|SSE|FMA)\w*|\b_M_\w+")
 HEADERS = {"x86_64.h", "arm64.h", "wasm32.h"}
 
 
-def of_target(path):
-    """Return what a source asks of the compiler about the target."""
+def target_macros(path):
+    """Return the compiler's macros about the target that a source uses."""
     return {found[0] for found in TARGET.finditer(path.read_text())}
 
 
-def test_no_kernel_asks_for_its_target():
-    asking = {path.name for path in NATIVE.rglob("*.[ch]") if of_target(path)}
-    assert asking == {"target.h", "x86_64.h"}  # which has three levels
+def test_no_kernel_queries_its_target():
+    files = {path.name for path in NATIVE.rglob("*.[ch]") if target_macros(path)}
+    assert files == {"target.h", "x86_64.h"}  # x86_64.h has three levels
     assert not [path.name for path in NATIVE.rglob("*") if path.is_symlink()]
 
 
@@ -32,7 +32,7 @@ def test_each_target_has_a_header():
 
 
 @pytest.mark.parametrize("name", ["targets/target.h", "README.md"])
-def test_what_a_target_defines_is_written_down(name):
+def test_the_macros_of_targets_are_documented(name):
     text = (NATIVE / name).read_text()
     headers = [NATIVE / "targets" / each for each in (*HEADERS, "processor.h")]
     defined = {
@@ -47,12 +47,12 @@ def test_what_a_target_defines_is_written_down(name):
     }
     vectors = {"FOLD", "LANES", "OP", "T", "TF", "TU", "VEC", "VINT", "VLOAD", "FUSED"}
     optional = {"DOT_I8", "WITH_DOT_I8"} if name.endswith(".h") else set()
-    asked = (defined & used) - vectors - optional
-    assert len(asked) > 15
-    assert [word for word in sorted(asked) if word not in text] == []
+    required = (defined & used) - vectors - optional
+    assert len(required) > 15
+    assert [word for word in sorted(required) if word not in text] == []
 
 
-def test_both_builds_take_every_kernel_of_the_folder():
+def test_both_builds_compile_every_kernel():
     kernels = {path.stem for path in (NATIVE / "kernels").glob("*.c")}
     for folder, script in zip(
         SHARES_NATIVE, ("compile_kernels.py", "hatch_build.py"), strict=True

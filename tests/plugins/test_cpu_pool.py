@@ -184,7 +184,7 @@ def test_without_the_native_part(way):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux limits address space")
-def test_what_is_kept_is_returned_before_an_allocation_fails():
+def test_pooled_memory_is_freed_before_an_allocation_fails():
     program = """
     import resource, plugrad as pg
     from plugrad_cpu.pool import native
