@@ -291,7 +291,7 @@ STRATIFIED = StratifiedKFold(3)
 
 
 def tool(name: str, *args: Any, **options: Any) -> Callable[..., Any]:
-    """Return a call of a ``model_selection`` function, with ``args`` before the data."""
+    """Return a call of a ``model_selection`` function with ``args`` before the data."""
     function = getattr(model_selection, name)
     return lambda x, y: function(*(clone(a) for a in args), x, y, **options)
 

@@ -1,7 +1,7 @@
 """The surface that docs/stability.md promises, as lines of text.
 
-``python -m tests.plugins.api`` writes it down; do so when a version is released, and
-the changelog starts anew.
+``python -m tests.plugins.api`` records it in ``api.txt``. Run this for each release,
+when the changelog gets a new section.
 """
 
 import ast
@@ -20,7 +20,7 @@ RELEASED = Path(__file__).with_name("api.txt")
 
 
 def surface():
-    """Return every promised item with its form, as it is now."""
+    """Return every promised item and its current form, such as a signature."""
     found = {"GROUP": repr(GROUP)}
     items = {name: getattr(plugin, name) for name in plugin.__all__}
     for module in (geometry, importing):
@@ -33,7 +33,7 @@ def surface():
         elif isinstance(value, FunctionType):
             found[name] = _signature(value)
         elif get_origin(value) is not None:
-            found[name] = "alias"  # every version of Python writes types otherwise
+            found[name] = "alias"  # Python versions print types differently
         else:
             found.setdefault(name, type(value).__name__)
     for name, value in vars(hooks).items():
@@ -43,7 +43,7 @@ def surface():
 
 
 def _of_class(name, value):
-    if name == "Tensor":  # of its members the users' documents speak
+    if name == "Tensor":  # its members are documented for users
         yield name, "class"
         return
     members = vars(value)
@@ -56,43 +56,43 @@ def _of_class(name, value):
     fields = members.get("__dataclass_fields__", {})
     for field in fields.values():
         yield f"{name}.{field.name}", field.type
-    for member, what in members.items():
+    for member, attribute in members.items():
         public = member[0] != "_" or member == "__call__"
-        if name == "Kernel" and isinstance(what, FunctionType):
-            continue  # the engine's; authors make kernels and read what they are
+        if name == "Kernel" and isinstance(attribute, FunctionType):
+            continue  # for the engine; authors only create kernels and read them
         if public and member not in fields:
-            function = isinstance(what, FunctionType)
-            yield f"{name}.{member}", _signature(what) if function else "attribute"
+            function = isinstance(attribute, FunctionType)
+            yield f"{name}.{member}", _signature(attribute) if function else "attribute"
 
 
 def _signature(value):
-    """Return a signature without addresses of functions."""
+    """Return a signature without the addresses of functions."""
     return re.sub(
         r"<function .*? at 0x[0-9a-f]+>", "...", str(inspect.signature(value))
     )
 
 
 def released():
-    """Return what was written down at the last release."""
+    """Return the surface that was recorded at the last release."""
     lines = [line for line in RELEASED.read_text().splitlines() if line[:1] != "#"]
     return dict(line.split(": ", 1) for line in lines)
 
 
 def unreleased():
-    """Return what the changelog says of the next version."""
+    """Return the changelog's section about the next version."""
     text = (ROOT / "CHANGELOG.md").read_text()
     return re.split(r"^## ", text, flags=re.M)[1]
 
 
 def unnamed(before, now, changelog):
-    """Return the items that have changed and that the changelog does not name.
+    """Return the changed items that the changelog does not name.
 
-    The name of a new module stands for all that is in it.
+    The name of a new module covers all its items.
     """
     changed = {n for n in before.keys() | now.keys() if before.get(n) != now.get(n)}
     spaces = {_space(name) for name in now} - {_space(name) for name in before}
-    told = {space for space in spaces if f"`plugrad.{space}`" in changelog}
-    changed = {name for name in changed if _space(name) not in told}
+    announced = {space for space in spaces if f"`plugrad.{space}`" in changelog}
+    changed = {name for name in changed if _space(name) not in announced}
     return sorted(name for name in changed if f"`{name}`" not in changelog)
 
 
@@ -104,24 +104,26 @@ def _space(name):
 
 def breaking(before, now):
     """Return the items whose change may break a plugin that uses them."""
-    return sorted(n for n, form in before.items() if not _goes_on(form, now.get(n)))
+    return sorted(
+        n for n, form in before.items() if not _is_compatible(form, now.get(n))
+    )
 
 
-def _goes_on(before, now):
-    """Return whether what a plugin does with an item still works."""
+def _is_compatible(before, now):
+    """Return whether plugins that use an item still work."""
     if now is None or now == before:
         return now is not None
     old = _parameters(before)
     new = _parameters(now)
-    if old is None or new is None:  # the fields of a named tuple may become more
+    if old is None or new is None:  # a named tuple may get more fields
         return before != "protocol" and now.startswith(f"{before}, ")
     added = [name for name in new if name not in old]
-    kept = {name: one for name, one in new.items() if name in old}
+    common = {name: one for name, one in new.items() if name in old}
     by_position = [n for n, (kind, _) in old.items() if kind == "position"]
     return (
-        kept == old
+        common == old
         and [*new][: len(by_position)] == by_position
-        and all(new[name][1] != "needed" for name in added)
+        and all(new[name][1] != "required" for name in added)
     )
 
 
@@ -139,13 +141,13 @@ def _parameters(form):
     found |= {a.arg: ("keyword", d) for a, d in named}
     rest = [star.arg for star in (args.vararg, args.kwarg) if star]
     return {
-        name: (kind, "needed" if d is None else ast.unparse(d))
+        name: (kind, "required" if d is None else ast.unparse(d))
         for name, (kind, d) in found.items()
     } | {name: ("star", "") for name in rest}
 
 
 def write():
-    """Write the surface down, under the version of the core."""
+    """Record the surface and the version of the core."""
     project = (ROOT / "core" / "pyproject.toml").read_text()
     version = re.search(r'^version = "(.*)"', project, re.M)[1]
     lines = [f"# The surface of {version}, written by python -m tests.plugins.api"]

@@ -1,4 +1,4 @@
-"""What the tests of plugins share: fake distributions, and real ones in wheels."""
+"""Fixtures for tests of plugins: fake distributions, and real ones in wheels."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from tests.plugins.wheels import Environment, build
 
-# The other plugins of this checkout, which tests of what is installed do without.
+# Other plugins of this checkout, which tests with fake distributions block.
 OTHERS = sorted(
     {point.name for point in entry_points(group="plugrad.v1")}
     & {"wasm", "opencl", "llvm", "gradient-packs"}
@@ -22,7 +22,7 @@ OTHERS = sorted(
 def wheelhouse(tmp_path_factory):
     """Return a folder with the wheels of this repository; tests add their own.
 
-    They are built once, whatever the number of workers of pytest-xdist.
+    They are built once, even if pytest-xdist runs several workers.
     """
     house = tmp_path_factory.mktemp("wheelhouse")
     shared = tmp_path_factory.getbasetemp()
@@ -41,7 +41,7 @@ def wheelhouse(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory, wheelhouse):
-    """Return an environment with the core; a test leaves it as it found it."""
+    """Return an environment with the core; each test must restore it."""
     made = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
     made.install("plugrad")
     return made

@@ -1,6 +1,7 @@
-"""plugrad-cpu's reductions, scans and moves: in C and on NumPy, against plain NumPy.
+"""Calls of plugrad-cpu's reductions, scans and moves, to compare them with NumPy.
 
-Each row is a call of a kernel function, and what it returns.
+Each row is the name of a kernel, its inputs, its attributes, and a function that
+returns the expected result.
 """
 
 import itertools
@@ -20,7 +21,7 @@ OTHERS = ("int8", "uint16", "float16", "complex64", "complex128")
 
 
 def draw(shape, dtype):
-    """Return numbers of a dtype: small ones, of which products do not overflow."""
+    """Return random numbers of a dtype, so small that products do not overflow."""
     if np.dtype(dtype).kind in "fc":
         x = RNG.normal(size=shape)
         return (x + 1j * RNG.normal(size=shape) if dtype[0] == "c" else x).astype(dtype)
@@ -28,7 +29,7 @@ def draw(shape, dtype):
 
 
 def views(x):
-    """Yield an array, and views of it and of more memory, of two or more axes."""
+    """Yield an array of two or more axes, and views with various layouts."""
     yield x
     yield x.T
     yield x[::-1, ::-2]
@@ -46,7 +47,7 @@ def unaligned(x):
 
 # --- reductions --------------------------------------------------------------------
 
-SHAPES = [  # and axes; from 2,048 elements on C is at work
+SHAPES = [  # shapes and axes; C kernels run from 2,048 elements on
     ((5,), (0,)),
     ((3, 4), (1,)),
     ((2050,), (0,)),
@@ -66,8 +67,8 @@ SHAPES = [  # and axes; from 2,048 elements on C is at work
 FOLDS = {"Sum": np.add, "Prod": np.multiply, "Max": np.maximum, "Min": np.minimum}
 
 
-def fold(name, x, axis):
-    """Return what NumPy folds to, in double precision."""
+def reduced(name, x, axis):
+    """Return NumPy's reduction, in double precision."""
     kind = x.dtype.kind
     wide = {"f": np.float64, "c": np.complex128}.get(kind, x.dtype)
     if name == "Mean":
@@ -77,13 +78,13 @@ def fold(name, x, axis):
     return FOLDS[name].reduce(x, axis, wide if name in ("Sum", "Prod") else None)
 
 
-def folds():
-    """Yield reductions: every dtype, every view, with NaN and infinities."""
+def reductions():
+    """Yield reductions of every dtype and view, with NaN and infinities."""
     names = ("Sum", "Mean", "Prod", "Max", "Min")
     for dtype, (shape, axis) in itertools.product((*FLOATS, *INTS, *OTHERS), SHAPES):
         x = draw(shape, dtype)
         if dtype == "float16" and x.size > 10_000:
-            continue  # it holds no such sum
+            continue  # its sums overflow
         for name in names:
             kinds = {"Max": "fiu", "Min": "fiu", "Mean": "fc"}.get(name, "fiuc")
             if x.dtype.kind not in kinds:
@@ -93,41 +94,46 @@ def folds():
             for view in views(some) if len(shape) > 1 and x.size < 5000 else [some]:
                 at = tuple(i for i in axis if i < view.ndim)
                 attrs = {"axis": at, "keepdims": False}
-                yield name, (view,), attrs, lambda v=view, n=name, a=at: fold(n, v, a)
+                yield (
+                    name,
+                    (view,),
+                    attrs,
+                    lambda v=view, n=name, a=at: reduced(n, v, a),
+                )
     for shape, axis in SHAPES:
         x = RNG.random(shape) < 0.01
         for name, some in itertools.product(("All", "Any"), (x, ~x, x.astype("f4"))):
             attrs = {"axis": axis, "keepdims": True}
-            truth = lambda n=name, v=some, a=axis: np.expand_dims(fold(n, v, a), a)
+            truth = lambda n=name, v=some, a=axis: np.expand_dims(reduced(n, v, a), a)
             yield name, (some,), attrs, truth
     for value, dtype in itertools.product((np.nan, np.inf, -np.inf), FLOATS):
         x = np.ones((50, 60), dtype)
         x[7, 9] = x[49, 59] = value
         for name, axis in itertools.product((*names, "All"), ((0,), (1,), (0, 1))):
             attrs = {"axis": axis, "keepdims": False}
-            yield name, (x,), attrs, lambda n=name, v=x, a=axis: fold(n, v, a)
+            yield name, (x,), attrs, lambda n=name, v=x, a=axis: reduced(n, v, a)
 
 
-def arg(name, x, axis):
-    """Return where the first of the extreme ones is; NaN is passed over."""
-    worst = -np.inf if name == "ArgMax" else np.inf
+def arg_reduced(name, x, axis):
+    """Return the index of the first extreme element, ignoring NaN."""
+    ignored = -np.inf if name == "ArgMax" else np.inf
     if x.dtype.kind == "f":
-        x = np.where(np.isnan(x), x.dtype.type(worst), x)
+        x = np.where(np.isnan(x), x.dtype.type(ignored), x)
     return (x.argmax if name == "ArgMax" else x.argmin)(axis).astype(np.int32)
 
 
-def args():
-    """Yield searches, with ties, NaN, and rows that begin with it."""
+def arg_reductions():
+    """Yield ArgMax and ArgMin, with ties, NaN, and rows that start with NaN."""
     for dtype, (shape, _) in itertools.product((*FLOATS, "int32", "int64"), SHAPES):
         x = np.round(draw(shape, dtype) * 2)
-        several = [x]
+        arrays = [x]
         if dtype in FLOATS:
-            holes = np.where(RNG.random(shape) < 0.3, np.nan, x).astype(dtype)
-            holes[:1] = np.nan
-            several.append(holes)
-        for some, axis in itertools.product(several, range(x.ndim)):
+            with_nan = np.where(RNG.random(shape) < 0.3, np.nan, x).astype(dtype)
+            with_nan[:1] = np.nan
+            arrays.append(with_nan)
+        for some, axis in itertools.product(arrays, range(x.ndim)):
             for name in ("ArgMax", "ArgMin"):
-                truth = lambda n=name, v=some, a=axis: arg(n, v, a)
+                truth = lambda n=name, v=some, a=axis: arg_reduced(n, v, a)
                 yield name, (some,), {"axis": axis}, truth
 
 
@@ -135,7 +141,7 @@ def args():
 
 
 def scan(name, x, axis, exclusive, reverse):
-    """Return what NumPy accumulates, in double precision."""
+    """Return NumPy's cumulative sum or product, in double precision."""
     wide = {"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype)
     x = np.moveaxis(x, axis, 0)[:: -1 if reverse else 1].astype(wide)
     if exclusive and len(x):
@@ -146,7 +152,7 @@ def scan(name, x, axis, exclusive, reverse):
 
 
 def scans():
-    """Yield scans; rows go eight at a time."""
+    """Yield scans; C kernels process eight rows at a time."""
     shapes = [(5,), (0,), (3, 0), (17, 33), (9, 130), (2, 70, 5), (64, 66)]
     flags = [*itertools.product((False, True), repeat=2)]
     for dtype, shape in itertools.product(
@@ -160,9 +166,9 @@ def scans():
             if name == "Cumprod" and dtype == "complex64":
                 some = some / np.abs(some)
             for view in views(some) if some.ndim == 2 and axis == 1 else [some]:
-                how = {"axis": axis, "exclusive": e, "reverse": r}
-                truth = lambda n=name, v=view, h=how: scan(n, v, **h)
-                yield name, (view,), how, truth
+                attrs = {"axis": axis, "exclusive": e, "reverse": r}
+                truth = lambda n=name, v=view, h=attrs: scan(n, v, **h)
+                yield name, (view,), attrs, truth
 
 
 # --- moves -------------------------------------------------------------------------
@@ -172,7 +178,7 @@ WIDTHS = [(1, 1), (2, 3), (4, 4, 4), (8, 1, 16), (30, 2), (64, 64), (300, 5), (1
 
 
 def moves():
-    """Yield joining, padding, tiling, and copies of views."""
+    """Yield concatenation, padding, tiling, and copies of views."""
     for dtype, widths in itertools.product(SIZES, WIDTHS):
         rows = 300_000 // sum(widths)
         xs = [draw((rows, n), dtype) for n in widths]
@@ -191,15 +197,15 @@ def moves():
         x = draw(shape, dtype)
         for ends in [((1, 2), (0, 0), (3, 0)), ((0, 0), (1, 1), (0, 0))]:
             for value in (0, 1):
-                how = {"paddings": ends, "constant_values": value}
+                attrs = {"paddings": ends, "constant_values": value}
                 truth = lambda v=x, e=ends, c=value: np.pad(v, e, constant_values=c)
-                yield "PadV2", (x,), how, truth
+                yield "PadV2", (x,), attrs, truth
             if all(shape):
                 truth = lambda v=x, e=ends: np.pad(v, e, "symmetric")
                 yield "MirrorPad", (x,), {"paddings": ends, "mode": "symmetric"}, truth
         for times in [(1, 2, 3), (2, 1, 1), (1, 1, 1), (0, 1, 1)]:
-            how = {"repetitions": times}
-            yield "Tile", (x,), how, lambda v=x, t=times: np.tile(v, t)
+            attrs = {"repetitions": times}
+            yield "Tile", (x,), attrs, lambda v=x, t=times: np.tile(v, t)
         for axes in itertools.permutations(range(3)):
             for view in views(x.transpose(axes)):
                 yield "Identity", (view,), {}, lambda v=view: np.array(v, order="C")
@@ -211,7 +217,7 @@ def moves():
 
 
 def segments(x, ids, count):
-    """Return sums of the rows by id."""
+    """Return the sums of rows with equal ids."""
     wide = {"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype)
     y = np.zeros((count, *x.shape[1:]), wide)
     inside = (ids >= 0) & (ids < count)
@@ -220,13 +226,18 @@ def segments(x, ids, count):
 
 
 def indexed():
-    """Yield what reads, adds up and writes at indices."""
+    """Yield kernels that read, add or write at indices."""
     for dtype, kind in itertools.product(SIZES, ("int32", "int64", "uint8")):
         x = draw((40, 50, 33), dtype)
         for axis, view in itertools.product(range(3), [*views(x)]):
             at = RNG.integers(0, view.shape[axis], (7, 9)).astype(kind)
-            how = {"axis": axis, "batch_dims": 0}
-            yield "GatherV2", (view, at), how, lambda v=view, i=at, a=axis: v.take(i, a)
+            attrs = {"axis": axis, "batch_dims": 0}
+            yield (
+                "GatherV2",
+                (view, at),
+                attrs,
+                lambda v=view, i=at, a=axis: v.take(i, a),
+            )
         at = RNG.integers(0, 50, (40, 30)).astype(kind)
         truth = lambda v=x, i=at: np.take_along_axis(v, i.astype(int)[..., None], 1)
         yield "GatherV2", (x, at), {"axis": 1, "batch_dims": 1}, truth
@@ -240,10 +251,10 @@ def indexed():
             yield "UnsortedSegmentSum", (x, ids), {"num_segments": count}, truth
     for dtype, axis in itertools.product(SIZES, range(3)):
         at = RNG.integers(-1, 6, (7, 11)).astype("int32")
-        how = {"depth": 5, "axis": axis, "dtype": np.dtype(dtype)}
-        how |= {"on_value": 3, "off_value": 0}
+        attrs = {"depth": 5, "axis": axis, "dtype": np.dtype(dtype)}
+        attrs |= {"on_value": 3, "off_value": 0}
         hot = np.where(at[..., None] == np.arange(5), np.array(3), 0).astype(dtype)
-        yield "OneHot", (at,), how, lambda y=hot, a=axis: np.moveaxis(y, -1, a)
+        yield "OneHot", (at,), attrs, lambda y=hot, a=axis: np.moveaxis(y, -1, a)
 
 
 # --- casts, images, normalization --------------------------------------------------
@@ -270,7 +281,7 @@ def casts():
 
 
 def cast(x, dtype):
-    """Return a cast by Python's integers."""
+    """Return a cast through Python integers."""
     if x.dtype.kind != "f" or np.dtype(dtype).kind in "fb":
         return x.astype(dtype)
     whole = [int(v) if np.isfinite(v) else 0 for v in x.tolist()]
@@ -278,7 +289,7 @@ def cast(x, dtype):
 
 
 def resized(x, geometry, linear, back):
-    """Return a resized batch by products with a matrix for each axis."""
+    """Resize a batch: multiply each axis by a matrix."""
     matrices = []
     sizes = zip(geometry.in_shape[1:3], geometry.out_shape[1:3], strict=True)
     for axis, (n, m) in enumerate(sizes):
@@ -294,7 +305,7 @@ def resized(x, geometry, linear, back):
 
 
 def images():
-    """Yield resizing and its gradients, and normalization by given moments."""
+    """Yield resizing, its gradients, and normalization with given moments."""
     shapes = [((9, 8), (18, 16)), ((9, 8), (4, 5)), ((6, 7), (6, 19)), ((1, 1), (3, 2))]
     for dtype, (old, new), c in itertools.product(FLOATS, shapes, (1, 3, 70)):
         for corners in (False, True):
@@ -321,13 +332,13 @@ def images():
             yield "FusedBatchNorm", args, {"epsilon": 0.01}, truth
 
 
-FAMILIES = (folds, args, scans, moves, indexed, casts, images)
+FAMILIES = (reductions, arg_reductions, scans, moves, indexed, casts, images)
 EXACT = {"Max", "Min", "All", "Any", "ArgMax", "ArgMin", "Cast", "OneHot", "GatherV2"}
 EXACT |= {"Concat", "Pack", "PadV2", "MirrorPad", "Tile", "Identity"}
 
 
 def check(family):
-    """Run the rows of a family, and return the kernels that have run."""
+    """Check the rows of a family; return the names of their kernels."""
     found = set()
     for name, given, attrs, truth in family():
         before = [None if x is None else x.copy() for x in given]
@@ -335,18 +346,18 @@ def check(family):
             y = KERNELS[name](*given, **attrs)
             expected = truth()
             expected = np.asarray(expected)
-        said = f"{name} of {[x.shape for x in given if x is not None]} {attrs}"
-        assert y.shape == expected.shape, said
+        row = f"{name} of {[x.shape for x in given if x is not None]} {attrs}"
+        assert y.shape == expected.shape, row
         if y.dtype.kind not in "fc" or name in EXACT:
             same = np.asarray(y), expected.astype(y.dtype)
-            np.testing.assert_array_equal(*same, said, strict=True)
+            np.testing.assert_array_equal(*same, row, strict=True)
         else:
             bound = {2: 2e-3, 4: 3e-6, 8: 1e-13}[y.real.dtype.itemsize]
             finite = np.abs(expected[np.isfinite(expected)])
             scale = max(1, finite.max(initial=0))
-            np.testing.assert_allclose(y, expected, bound, bound * scale, err_msg=said)
-        for x, was in zip(given, before, strict=True):
+            np.testing.assert_allclose(y, expected, bound, bound * scale, err_msg=row)
+        for x, copy in zip(given, before, strict=True):
             if x is not None:
-                np.testing.assert_array_equal(x, was, f"{said} has changed an input")
+                np.testing.assert_array_equal(x, copy, f"{row} has changed an input")
         found.add(name)
     return found

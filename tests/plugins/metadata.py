@@ -1,11 +1,11 @@
-"""What the metadata of a distribution must tell those who find it on an index."""
+"""Checks of a distribution's metadata, which package indexes show."""
 
 import email
 import re
 import tarfile
 import zipfile
 
-# The licenses of distributions that have parts of other projects.
+# The licenses of distributions that bundle parts of other projects.
 BUNDLED = dict.fromkeys(("plugrad-cpu", "plugrad-wasm"), "Apache-2.0 AND MIT")
 LABELS = {"Homepage", "Documentation", "Changelog", "Issues"}
 
@@ -25,8 +25,8 @@ def read_sdist(path):
         return email.message_from_binary_file(archive.extractfile(info)), names
 
 
-def what_is_wrong(metadata):
-    """Return what an index would show badly, or not at all."""
+def metadata_problems(metadata):
+    """Return what a package index would show wrongly, or not at all."""
     readme = metadata.get_payload()
     urls = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
     relative = re.findall(r"\]\((?!https://)([^)]*)\)", readme)
@@ -35,18 +35,18 @@ def what_is_wrong(metadata):
             f"# {metadata['Name']}\n"
         ),
         "the readme has no example": "```python\n" in readme,
-        f"links of the readme lead nowhere: {relative}": not relative,
+        f"relative links in the readme: {relative}": not relative,
         "the readme is not declared as Markdown": (
             metadata["Description-Content-Type"] == "text/markdown"
         ),
         f"URLs: {urls}": {*urls} == LABELS
         and all(url.startswith("https://") for url in urls.values()),
-        "the license is not Apache-2.0, with those of what is bundled": (
+        "the license is not Apache-2.0 and those of bundled projects": (
             metadata["License-Expression"]
             == BUNDLED.get(metadata["Name"], "Apache-2.0")
         ),
         "LICENSE is not named": "LICENSE" in metadata.get_all("License-File"),
-        "licenses of what is bundled are missing": (
+        "license files of bundled projects are missing": (
             (len(metadata.get_all("License-File")) > 1) == (metadata["Name"] in BUNDLED)
         ),
     }

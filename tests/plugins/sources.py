@@ -1,4 +1,4 @@
-"""Entry-point modules that tests install, and what tells how far plugins got."""
+"""Entry-point modules that tests install, and a program that lists plugin phases."""
 
 GOOD = """
 from plugrad.plugin import Backend, KernelPack, GradientPack, Kernel, Runtime, hookimpl

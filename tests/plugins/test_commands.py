@@ -1,4 +1,4 @@
-"""What commands do with plugins that misbehave at the terminal: escapes, interrupts."""
+"""Commands cope with plugins whose texts contain escapes, or that raise interrupts."""
 
 import json
 import os
@@ -42,13 +42,11 @@ def plugrad(tmp_path):
     return run
 
 
-# --- what a terminal would obey --------------------------------------------------
+# --- escape sequences ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_a_terminal_would_obey_is_shown_as_escapes(
-    command, site, plugrad, tmp_path
-):
+def test_control_characters_are_shown_as_escapes(command, site, plugrad, tmp_path):
     site("plugrad-it", HOSTILE, f"[plugrad.v1]\nit{ESCAPES} = plugrad_it\n")
     metadata = tmp_path / "plugrad_it-1.0.dist-info" / "METADATA"
     metadata.write_text(f"Name: plugrad-it\nVersion: 1.0{ESCAPES}\n")
@@ -59,7 +57,7 @@ def test_what_a_terminal_would_obey_is_shown_as_escapes(
     for c in done.stdout + done.stderr:
         assert c.isprintable() or c == "\n", repr(c)
     data = json.loads(plugrad(command, "--json").stdout)
-    assert f"no {ESCAPES} device" in _texts(data)  # programs get what there is
+    assert f"no {ESCAPES} device" in _texts(data)  # JSON contains the text itself
 
 
 def _texts(data):
@@ -70,7 +68,7 @@ def _texts(data):
     return " ".join(map(_texts, inside)) if isinstance(data, dict | list) else ""
 
 
-def test_the_warning_about_a_skipped_plugin_is_clean(site, python):
+def test_control_characters_are_shown_as_escapes_in_a_warning(site, python):
     site("plugrad-it", HOSTILE)
     out = python("""
         import warnings, plugrad as pg
@@ -90,7 +88,7 @@ def test_the_warning_about_a_skipped_plugin_is_clean(site, python):
         (r"C:\new", r"C:\new"),
     ],
 )
-def test_what_is_printable(text, shown):
+def test_printable_text(text, shown):
     assert printable(text) == shown
 
 
@@ -98,7 +96,7 @@ def test_what_is_printable(text, shown):
 
 INTERRUPTED = "RuntimeError: KeyboardInterrupt while its code ran"
 RAISING = "raise KeyboardInterrupt"
-WHERE = {  # where a plugin raises it: its entry-point module
+STEPS = {  # the step in which a plugin raises it: its entry-point module
     "importing": RAISING,
     "opening": f"""
 from plugrad.plugin import Backend, hookimpl
@@ -123,10 +121,12 @@ def plugrad_kernels():
 }
 
 
-@pytest.mark.parametrize("place", WHERE)
+@pytest.mark.parametrize("place", STEPS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_plugin_that_interrupts_ends_no_command(command, place, site, plugrad):
-    site("plugrad-it", WHERE[place])
+def test_a_plugin_that_raises_keyboard_interrupt_ends_no_command(
+    command, step, site, plugrad
+):
+    site("plugrad-it", STEPS[step])
     done = plugrad(command)
     assert "Traceback" not in done.stderr
     assert "cpu" in done.stdout
@@ -153,7 +153,7 @@ def plugrad_backends():
 """
 
 
-def test_the_users_interrupt_ends_what_hangs_and_no_more(site, tmp_path):
+def test_an_interrupt_by_the_user_ends_only_the_hanging_plugin(site, tmp_path):
     site("plugrad-it", HANGING)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""plugrad-cpu's element-wise kernels in C: the results of the functions on NumPy."""
+"""plugrad-cpu's element-wise C kernels give the results of their NumPy versions."""
 
 import math
 import re
@@ -14,7 +14,7 @@ if not native.LOADED:
 from plugrad_cpu.kernels import KERNELS, activation  # noqa: E402  # of this module
 
 RNG = np.random.default_rng(7)
-NUMBERS = {  # functions that take numbers, each with some
+NUMBERS = {  # functions with numeric parameters, and values of these
     activation._limited: [(-0.5, 1), (0.25, np.inf), (np.nan, 1.0), (2, -2)],
     activation.leaky_relu: [(0.2,), (0,), (3.0,), (-1,)],
     activation.step: [(0.0,), (0.5,), (np.nan,), (np.inf,)],
@@ -24,9 +24,9 @@ IN_C = {
     for name, function in KERNELS.items()
     if type(function) is type(activation.step) and not re.search(r"\.|Gelu", name)
 } | {function.__wrapped__.__name__: (function, n) for function, n in NUMBERS.items()}
-# Those of which a contract does not say which zero comes out.
+# Kernels that may return 0 or -0.
 EITHER_ZERO = ["Maximum", "Minimum", "Elu", "Selu", "Prelu", "leaky_relu"]
-# Those that NumPy has other polynomials for; all others round alike.
+# Kernels with other polynomials than NumPy's; all others give the same bits.
 APPROXIMATE = ["Exp", "Exp2", "Expm1", "Log", "Log1p", "Tanh", "Sin", "Cos", "Erf"]
 APPROXIMATE += ["SigmoidGrad", "TanhGrad", "Erfc", "Sigmoid", "Softplus", "Elu", "Selu"]
 UNARY = [name for name, (function, _) in IN_C.items() if function.nin == 1]
@@ -53,7 +53,7 @@ LAYOUTS = {
 
 
 def check(name, *xs):
-    """Compare the kernel in C with the one on NumPy, on each row of numbers."""
+    """Compare the C kernel with its NumPy version, for each row of numbers."""
     function, rows = IN_C[name]
     for numbers in rows:
         with np.errstate(all="ignore"):
@@ -113,7 +113,7 @@ def test_broadcasting(name, operands):
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_lengths_of_two(name):
+def test_lengths_of_binary_kernels(name):
     for n in range(1, 34):
         x = DRAWN.reshape(-1)[:n]
         check(name, x, x[::-1].copy())
@@ -126,7 +126,7 @@ ROWS += [(90, 100), (33, 255), (33, 256), (33, 257)]  # 4096 bytes are 1024 elem
 
 @pytest.mark.parametrize(("rows", "width"), ROWS)
 @pytest.mark.parametrize("name", ["Sub", "RealDiv", "Prelu"])
-def test_rows_of_which_one_repeats(name, rows, width):
+def test_rows_with_a_broadcast_row(name, rows, width):
     x = np.resize(DRAWN, (rows, width))
     row = DRAWN[1].ravel()[:width]
     check(name, x, row)
@@ -137,14 +137,14 @@ def test_rows_of_which_one_repeats(name, rows, width):
 
 
 @pytest.mark.parametrize("shape", [(128, 10), (3, 2)])
-def test_short_rows_of_which_one_repeats_are_in_c(shape):
+def test_short_rows_with_a_broadcast_row_run_in_c(shape):
     subtract = native.elementwise("sub_f32", "ff->f")(lambda a, b: pytest.fail("NumPy"))
     x = np.resize(DRAWN, shape)
     np.testing.assert_array_equal(subtract(x, x[0]), x - x[0])
 
 
 @pytest.mark.parametrize("operands", BROADCAST)
-def test_choosing(operands):
+def test_select(operands):
     a, b = BROADCAST[operands]
     check("Select", np.greater(a, b), a, b)
     check("Select", np.greater(b, 0), a, b)
@@ -154,7 +154,7 @@ def test_choosing(operands):
 @pytest.mark.parametrize(
     "dtype", ["float32", "int32", "float64", "int64", "bool", "int8", "uint8"]
 )
-def test_choosing_in_c_by_dtype(dtype):
+def test_select_of_dtypes_in_c(dtype):
     function = KERNELS["Select"]
     with np.errstate(invalid="ignore"):
         a = (DRAWN * 20).astype(dtype)
@@ -165,8 +165,14 @@ def test_choosing_in_c_by_dtype(dtype):
     of_dtype = [f for f in chain[:-1] if f.symbol == f"select_{a.itemsize}"]
     assert of_dtype
     on_numpy = chain[-1]
-    turned = np.asfortranarray(a)
-    for x, y in [(a, b), (a, b[0]), (a[:, :1], b), (a[:, ::2], b[:, ::2]), (turned, b)]:
+    transposed = np.asfortranarray(a)
+    for x, y in [
+        (a, b),
+        (a, b[0]),
+        (a[:, :1], b),
+        (a[:, ::2], b[:, ::2]),
+        (transposed, b),
+    ]:
         for condition in (DRAWN[:, : x.shape[1]] > 0, DRAWN[0, : x.shape[1]] > 0):
             found = function(condition, x, y)
             assert found.dtype == a.dtype
@@ -175,7 +181,7 @@ def test_choosing_in_c_by_dtype(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["uint64", "int16", "float16", "complex64"])
-def test_choosing_on_numpy_by_dtype(dtype):
+def test_select_of_dtypes_on_numpy(dtype):
     a = DRAWN.astype("int8").astype(dtype)
     b = np.ones_like(DRAWN, dtype)
     condition = DRAWN > 0
@@ -185,26 +191,26 @@ def test_choosing_on_numpy_by_dtype(dtype):
 
 
 def wide(formula):
-    """Return a formula that is computed in float64 and rounded once."""
+    """Return a function that computes a formula in float64 and rounds once."""
     return lambda *xs: formula(*[x.astype(float) for x in xs]).astype("float32")
 
 
-BACKWARD = {
+ELEMENT_GRADIENTS = {
     "ReluGrad": lambda dy, y: np.where(y > 0, dy, y),
     "TanhGrad": wide(lambda dy, x: dy * np.cosh(x) ** -2),
     "SigmoidGrad": wide(lambda dy, x: dy * (0.5 / np.cosh(x / 2)) ** 2),
     "ErfGrad": wide(lambda dy, x: dy * (np.exp(-x * x) * (2 / math.sqrt(math.pi)))),
 }
-ROWS_BACK = {
+ROW_GRADIENTS = {
     "SoftmaxGrad": lambda dy, y: dy * y - y * (dy * y).sum(-1, keepdims=True),
     "LogSoftmaxGrad": lambda dy, y: dy - np.exp(y) * dy.sum(-1, keepdims=True),
 }
 
 
-@pytest.mark.parametrize("name", BACKWARD)
+@pytest.mark.parametrize("name", ELEMENT_GRADIENTS)
 def test_gradients_in_one_kernel(name):
     kernel = KERNELS[f"plugrad_cpu.{name}"]
-    formula = BACKWARD[name]
+    formula = ELEMENT_GRADIENTS[name]
     rows = [(DRAWN[0, 0, :n], DRAWN[1, 0, :n]) for n in range(1, 20)]
     rows += [(DRAWN, DRAWN * 0.25), (DRAWN[:0], DRAWN[:0]), (DRAWN[0].T, DRAWN[1].T)]
     for dy, x in rows:
@@ -213,18 +219,18 @@ def test_gradients_in_one_kernel(name):
         found, expected = (f(SPECIAL, SPECIAL) for f in (kernel, formula))
     # A denormal slope is rounded before it is multiplied.
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-42)
-    # Element by element, and of float32 alone.
+    # Other dtypes and other strides are refused.
     assert kernel(DRAWN.astype("float64"), DRAWN.astype("float64")) is NotImplemented
     assert kernel(DRAWN[::-1, :, ::-1], DRAWN) is NotImplemented
 
 
-@pytest.mark.parametrize("name", ROWS_BACK)
+@pytest.mark.parametrize("name", ROW_GRADIENTS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("spread", [0.1, 3, 30])
 def test_gradients_of_rows_in_one_kernel(name, dtype, spread):
-    """With a wide spread, one element of most rows is next to 1."""
+    """With a wide spread, one probability in most rows is almost 1."""
     kernel = KERNELS[f"plugrad_cpu.{name}"]
-    formula = ROWS_BACK[name]
+    formula = ROW_GRADIENTS[name]
     shapes = [(n,) for n in range(1, 20)] + [(6, 34, 20), (0, 3), (3, 700)]
     for shape in shapes:
         dy = RNG.normal(size=shape)
@@ -237,7 +243,7 @@ def test_gradients_of_rows_in_one_kernel(name, dtype, spread):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int64", "bool"])
-def test_other_dtypes_are_those_of_numpy(dtype):
+def test_other_dtypes_run_on_numpy(dtype):
     x = (DRAWN[0] * 3).astype(dtype)
     pairs = {"Add": np.add, "Maximum": np.maximum}
     for name, ufunc in pairs.items():
@@ -247,13 +253,13 @@ def test_other_dtypes_are_those_of_numpy(dtype):
         np.testing.assert_array_equal(KERNELS["Neg"](x), -x)
 
 
-def test_numbers_that_a_double_does_not_hold():
+def test_clipping_integers_that_float64_cannot_represent():
     x = np.array([2**60, 2**60 + 1, 2**60 + 2])
     clip = KERNELS["ClipByValue"]
     assert clip(x, min=2**60 + 1, max=2**61).tolist() == [2**60 + 1] * 2 + [2**60 + 2]
 
 
-def test_results_have_the_order_of_their_operands():
+def test_results_have_the_memory_order_of_their_operands():
     add = KERNELS["Add"]
     exp = KERNELS["Exp"]
     x = DRAWN[0].T
@@ -262,7 +268,7 @@ def test_results_have_the_order_of_their_operands():
     assert exp(DRAWN[:, ::2]).flags.c_contiguous
 
 
-def test_wrong_calls():
+def test_wrong_calls_are_refused():
     add, make = KERNELS["Add"], native.native.elementwise
     with pytest.raises(ValueError, match="broadcast"):
         add(DRAWN[0], DRAWN[0, :, :3])
@@ -277,7 +283,7 @@ def test_wrong_calls():
             make("exp_f32", types, np.exp)
 
 
-def test_nothing_is_kept():
+def test_calls_keep_no_references():
     x = DRAWN[:, ::2]
     y = DRAWN[0, 0]
     calls = [

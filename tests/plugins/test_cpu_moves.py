@@ -1,4 +1,4 @@
-"""plugrad-cpu's reductions, scans and moves: in C and on NumPy, on all threads."""
+"""plugrad-cpu's reductions, scans and moves, in C and on NumPy, with threads."""
 
 import hashlib
 import importlib
@@ -23,7 +23,7 @@ def test_results_are_those_of_numpy(family):
 
 @in_c
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
-def test_without_c(family):
+def test_results_without_c_are_those_of_numpy(family):
     program = f"""
     from plugrad_cpu import native
     from tests.plugins import cpu_moves
@@ -33,9 +33,9 @@ def test_without_c(family):
     assert output(textwrap.dedent(program), PLUGRAD_CPU_NATIVE="0").split()
 
 
-# --- that C is at work, and how ----------------------------------------------------
+# --- large arrays ------------------------------------------------------------------
 
-BIG = {  # kernel: arguments, attributes, and the table of functions in C
+LARGE_CALLS = {  # kernel: arguments, attributes, and the table of C functions
     "Sum": ((draw((700, 700), "float32"),), {"axis": (1,), "keepdims": False}, "FOLDS"),
     "Max": ((draw((700, 700), "int64"),), {"axis": (0,), "keepdims": True}, "FOLDS"),
     "Any": ((draw((900, 700), "bool"),), {"axis": (0,), "keepdims": True}, "FOLDS"),
@@ -75,14 +75,17 @@ PROGRAM = """
 
 def digests():
     """Return a digest of each large result."""
-    found = [KERNELS[name](*given, **attrs) for name, (given, attrs, _) in BIG.items()]
+    found = [
+        KERNELS[name](*given, **attrs)
+        for name, (given, attrs, _) in LARGE_CALLS.items()
+    ]
     return [
         hashlib.sha256(np.ascontiguousarray(y).tobytes()).hexdigest() for y in found
     ]
 
 
 def recorded(value, name, calls):
-    """Return functions in C, or tables of them, that write down their calls."""
+    """Wrap C functions, or tables of them, so that their calls are recorded."""
     if isinstance(value, dict):
         return {key: recorded(item, name, calls) for key, item in value.items()}
     if type(value).__name__ != "Function":
@@ -91,9 +94,9 @@ def recorded(value, name, calls):
 
 
 @in_c
-@pytest.mark.parametrize("name", BIG)
+@pytest.mark.parametrize("name", LARGE_CALLS)
 def test_large_arrays_go_to_c(name, monkeypatch):
-    given, attrs, table = BIG[name]
+    given, attrs, table = LARGE_CALLS[name]
     calls = []
     for module in map(importlib.import_module, MODULES):
         for key, value in list(vars(module).items()):
@@ -103,7 +106,7 @@ def test_large_arrays_go_to_c(name, monkeypatch):
     assert table in calls
 
 
-TURNED = [
+VIEWS = [
     lambda x: pg.permute_dims(x, (2, 0, 1)),
     lambda x: x[:, ::-1, 3:],
     lambda x: x[0],
@@ -111,21 +114,21 @@ TURNED = [
 
 
 @pytest.mark.parametrize("size", [2, 90])
-@pytest.mark.parametrize("turn", TURNED)
-def test_a_copy_is_contiguous(turn, size):
+@pytest.mark.parametrize("turn", VIEWS)
+def test_a_copy_is_contiguous(view_of, size):
     x = pg.asarray(draw((size, size + 2, 7), "float32"))
     with pg.use_backend("cpu"):
-        view = turn(x)
-        y = pg.asarray(turn(x), copy=True)
+        view = view_of(x)
+        y = pg.asarray(view_of(x), copy=True)
         assert y.numpy().flags.c_contiguous
         np.testing.assert_array_equal(y.numpy(), view.numpy())
-        turned = pg.asarray(np.asfortranarray(view.numpy()), copy=True).numpy()
-        assert turned.flags.c_contiguous
+        transposed = pg.asarray(np.asfortranarray(view.numpy()), copy=True).numpy()
+        assert transposed.flags.c_contiguous
         repeated = pg.asarray(pg.broadcast_to(x[:1], x.shape), copy=True)
         assert repeated.numpy().flags.c_contiguous
 
 
-JOINED = {
+POOLED = {
     "concat": lambda x: pg.concat([x, x], axis=1),
     "stack": lambda x: pg.stack([x, x]),
     "tile": lambda x: pg.tile(x, (2, 3)),
@@ -137,12 +140,12 @@ JOINED = {
 
 
 @pytest.mark.skipif(not native.native, reason="there is no pool")
-@pytest.mark.parametrize("name", JOINED)
-def test_large_results_have_memory_of_the_pool(name):
+@pytest.mark.parametrize("name", POOLED)
+def test_large_results_use_pooled_memory(name):
     x = pg.asarray(draw((700, 300), "float32"))
     with pg.use_backend("cpu"):
         before = native.native.pool_statistics()["used"]
-        y = JOINED[name](x)
+        y = POOLED[name](x)
         used = native.native.pool_statistics()["used"] - before
     assert used >= y.numpy().nbytes
 
@@ -153,5 +156,5 @@ def test_bits_do_not_depend_on_the_number_of_threads():
     found = []
     for count in ("1", "2", "8"):
         found.append(output(program, PLUGRAD_CPU_THREADS=count).split())
-    assert len(found[0]) == len(BIG)
+    assert len(found[0]) == len(LARGE_CALLS)
     assert found[0] == found[1] == found[2]

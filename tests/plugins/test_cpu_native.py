@@ -1,4 +1,4 @@
-"""plugrad-cpu's kernels in C: the results of NumPy's, on any number of threads."""
+"""plugrad-cpu's C kernels give NumPy's results on any number of threads."""
 
 import os
 import textwrap
@@ -26,8 +26,8 @@ def draw(*shape, dtype="float32"):
     return pg.asarray(RNG.normal(size=shape).astype(dtype))
 
 
-def both(monkeypatch, call):
-    """Return the results of the kernel in C and of the one on NumPy."""
+def run_in_c_and_on_numpy(monkeypatch, call):
+    """Return the results of a call with C kernels, and of a call without them."""
     fast = call()
     from plugrad_cpu.kernels import depthwise, norm, pool
 
@@ -42,14 +42,14 @@ def both(monkeypatch, call):
 
 DTYPES = ("float32", "float64")
 SHAPES = [(1,), (7,), (3, 5), (2, 3, 129), (4, 0), (0, 4), (1, 1, 1), (33, 1)]
-DEPTHWISE = [  # channels, multiplier, window, and how
+DEPTHWISE = [  # channels, multiplier, window, and options
     (8, 1, (3, 3), {"pad": "same"}),
     (4, 1, (5, 5), {"pad": "same", "strides": 2}),
     (5, 1, (3, 2), {"pad": "valid", "dilations": 2}),
     (3, 1, (3, 3), {"pad": 1}),
     (4, 3, (3, 3), {"pad": "same", "strides": (2, 1)}),
     (6, 1, (33, 1), {"pad": "same"}),
-    (9, 1, (3, 3), {"pad": "same"}),  # a vector of 8, and some again
+    (9, 1, (3, 3), {"pad": "same"}),  # a vector of 8 and a remainder
     (16, 1, (3, 3), {"pad": "same"}),
     (17, 1, (3, 3), {"pad": "same", "strides": 2}),
     (33, 1, (2, 3), {"pad": "valid", "dilations": 2}),
@@ -62,8 +62,8 @@ POOLING = [
 ]
 
 
-def of_rows(dtype):
-    """Yield calls of what works along an axis: all shapes, contiguous and not."""
+def row_calls(dtype):
+    """Yield calls of softmax and layer_norm, on contiguous arrays and on views."""
     for shape in SHAPES:
         x = draw(*shape, dtype=dtype)
         n = shape[-1]
@@ -80,35 +80,37 @@ def of_rows(dtype):
         yield "layer_norm of a view", lambda v=view: pg.layer_norm(v)
 
 
-def of_depthwise(dtype):
+def depthwise_calls(dtype):
     """Yield depthwise convolutions and their gradients."""
-    for c, m, window, how in DEPTHWISE:
+    for c, m, window, options in DEPTHWISE:
         x = draw(2, 9, 8, c, dtype=dtype)
         w = draw(*window, c, m, dtype=dtype)
-        f = lambda x, w, how=how: pg.depthwise_conv2d(x, w, **how)
-        yield f"depthwise {c} {m} {window} {how}", lambda f=f, x=x, w=w: f(x, w)
+        f = lambda x, w, options=options: pg.depthwise_conv2d(x, w, **options)
+        yield f"depthwise {c} {m} {window} {options}", lambda f=f, x=x, w=w: f(x, w)
         g = pg.grads(lambda x, w, f=f: pg.sum(pg.sin(f(x, w))))
-        yield f"its gradient {c} {m} {how}", lambda g=g, x=x, w=w: g(x, w)
+        yield f"its gradient {c} {m} {options}", lambda g=g, x=x, w=w: g(x, w)
 
 
-def of_pooling(dtype):
+def pooling_calls(dtype):
     """Yield pooling and its gradients, with ties."""
     x = pg.round(draw(2, 7, 8, 5, dtype=dtype) * 2.0)
-    for window, how in POOLING:
+    for window, options in POOLING:
         for op in (pg.max_pool, pg.avg_pool):
-            f = lambda x, op=op, w=window, how=how: op(x, w, **how)
+            f = lambda x, op=op, w=window, options=options: op(x, w, **options)
             g = pg.grad(lambda x, f=f: pg.sum(pg.sin(f(x)) * 3.0))
             yield f"gradient of {op.__name__} {window}", lambda g=g: g(x)
         for by_batch in (False, True):
-            more = how | {"include_batch_in_index": by_batch}
-            f = lambda w=window, more=more: pg.max_pool_with_argmax(x, w, **more)
+            all_options = options | {"include_batch_in_index": by_batch}
+            f = lambda w=window, all_options=all_options: pg.max_pool_with_argmax(
+                x, w, **all_options
+            )
             yield f"argmax {window} {by_batch}", f
 
 
 def rows():
     """Yield all calls, by name."""
     for dtype in DTYPES:
-        for family in (of_rows, of_depthwise, of_pooling):
+        for family in (row_calls, depthwise_calls, pooling_calls):
             yield from family(dtype)
 
 
@@ -117,8 +119,8 @@ ROWS = list(rows())
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in ROWS}))
 def test_results_are_those_of_numpy(name, monkeypatch):
-    for call in (call for one, call in ROWS if one == name):
-        fast, slow = both(monkeypatch, call)
+    for call in (call for row_name, call in ROWS if row_name == name):
+        fast, slow = run_in_c_and_on_numpy(monkeypatch, call)
         for a, b in zip(fast, slow, strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             tolerance = 2e-5 if a.dtype == np.float32 else 1e-12
@@ -126,14 +128,14 @@ def test_results_are_those_of_numpy(name, monkeypatch):
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 47, 63, 80])
-def test_softmax_of_a_large_number_at_each_place(n):
+def test_softmax_of_a_large_number_at_each_position(n):
     x = pg.asarray(np.eye(n, dtype="f4") * 200)
     for axis in (0, 1):
         np.testing.assert_array_equal(pg.softmax(x, axis).numpy(), np.eye(n))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite(value, monkeypatch):
+def test_nan_and_infinities(value, monkeypatch):
     x = np.ones((3, 6, 6, 4), np.float32)
     x[1, 2, 3, 0] = value
     x = pg.asarray(x)
@@ -144,7 +146,7 @@ def test_what_is_not_finite(value, monkeypatch):
         lambda: pg.avg_pool(x, 2),
         lambda: pg.grad(lambda x: pg.sum(pg.max_pool(x, 2)))(x),
     ):
-        fast, slow = both(monkeypatch, call)
+        fast, slow = run_in_c_and_on_numpy(monkeypatch, call)
         for a, b in zip(fast, slow, strict=True):
             np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
             np.testing.assert_array_equal(np.isinf(a), np.isinf(b))
@@ -166,8 +168,8 @@ PROGRAM = """
 """
 
 
-# Batches, rows, columns and what is summed: threads get batches, strips of columns,
-# blocks of rows, or one gets all; A turned is read where it lies, or packed.
+# Batch sizes and matrix sizes. Threads divide batches, columns or rows, or one thread
+# computes everything. If A is transposed, it is read in place, or packed.
 PRODUCTS = """
     import hashlib, numpy as np, plugrad as pg
     rng, data = np.random.default_rng(0), hashlib.sha256()
@@ -191,8 +193,8 @@ PRODUCTS = """
 """
 
 
-# Images, rows and channels of what goes by tiles: each thread has some; two programs
-# run at once.
+# Sizes of convolutions that are computed by tiles, which are divided among threads. Two
+# Python threads run them at the same time.
 TILES = """
     import hashlib, numpy as np, plugrad as pg
     from concurrent.futures import ThreadPoolExecutor
@@ -220,7 +222,7 @@ TILES = """
 
 
 def run(program, **env):
-    """Return the words that a program in a process of its own prints."""
+    """Run a program in a separate process, and return the words that it prints."""
     env = {"PLUGRAD_PLUGINS": "cpu", "OMP_NUM_THREADS": "1"} | env
     return output(textwrap.dedent(program), **env).split()
 
@@ -232,7 +234,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(program):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_forks_and_threads_of_python():
+def test_forks_and_python_threads():
     program = (
         PROGRAM
         + """
@@ -259,7 +261,7 @@ def test_forks_and_threads_of_python():
     assert run(program, PLUGRAD_CPU_THREADS="4")[1:] == ["0"]
 
 
-def test_they_can_be_turned_off():
+def test_c_kernels_can_be_turned_off():
     program = """
     import plugrad as pg
     from plugrad import plugin
@@ -273,12 +275,12 @@ def test_they_can_be_turned_off():
 
 
 @pytest.mark.parametrize("turned_on", ["0", "1"])
-def test_gradients_run_kernels_of_the_backend_only_in_c(turned_on):
+def test_the_backend_has_gradient_kernels_only_in_c(turned_on):
     program = """
     import plugrad as pg
     with pg.profile() as profile:
-        near = lambda x: pg.gelu(x, approximate=True)
-        ops = (pg.relu, pg.sigmoid, pg.tanh, pg.erf, pg.gelu, near, pg.softmax)
+        gelu_tanh = lambda x: pg.gelu(x, approximate=True)
+        ops = (pg.relu, pg.sigmoid, pg.tanh, pg.erf, pg.gelu, gelu_tanh, pg.softmax)
         for f in (*ops, pg.log_softmax):
             pg.grad(f)(pg.asarray([-1.0, 2.0]), dy=pg.asarray([1.0, 3.0]))
     owned = pg.get_kernels_for_backend("cpu")
@@ -290,8 +292,8 @@ def test_gradients_run_kernels_of_the_backend_only_in_c(turned_on):
     assert run(program, PLUGRAD_CPU_NATIVE=turned_on) == [count, count]
 
 
-def test_windows_that_reach_further_than_integers_count_are_not_run_in_c():
-    """With padding around, the input has 2**66 elements."""
+def test_windows_with_offsets_beyond_64_bits_are_refused():
+    """The padded input would have 2**66 elements."""
     program = """
     import plugrad as pg
     far, x, w = 2**22 - 1, pg.ones((1, 2, 2, 2, 1)), pg.ones((2, 2, 2, 1, 1))
@@ -315,7 +317,7 @@ def test_the_number_of_threads(monkeypatch):
     assert native.threads() == 5
 
 
-def test_wrong_arguments_of_a_kernel_in_c():
+def test_wrong_arguments_of_a_c_kernel():
     softmax = native.native.get("softmax_f32")
     x = np.ones((4, 4), np.float32)
     with pytest.raises(ValueError, match="softmax_f32: an array is not contiguous"):
@@ -328,7 +330,7 @@ def test_wrong_arguments_of_a_kernel_in_c():
 
 
 X = np.ones((4, 4), np.float32)
-MISFITS = {  # arguments of softmax_f32: the error, and what it says
+WRONG_ARGUMENTS = {  # arguments of softmax_f32, the error, and its message
     "few": ((X, X, 4, 4, 1), TypeError, r"takes 6 arguments, got 5"),
     "many": ((X, X, 4, 4, 1, 0, 0), TypeError, r"takes 6 arguments, got 7"),
     "number": ((1, X, 4, 4, 1, 0), TypeError, r"1 must be an array or None, got int"),
@@ -345,19 +347,19 @@ MISFITS = {  # arguments of softmax_f32: the error, and what it says
 }
 
 
-@pytest.mark.parametrize("name", MISFITS)
-@pytest.mark.parametrize("way", ["get", "bound"])
-def test_arguments_are_checked_against_the_prototype(name, way):
-    arguments, error, message = MISFITS[name]
+@pytest.mark.parametrize("name", WRONG_ARGUMENTS)
+@pytest.mark.parametrize("caller", ["get", "bound"])
+def test_arguments_are_checked_against_the_prototype(name, caller):
+    arguments, error, message = WRONG_ARGUMENTS[name]
     call = {
         "get": native.native.get("softmax_f32"),
         "bound": lambda *xs: native.native.bound("softmax_f32", xs, [], [], 0),
-    }[way]
+    }[caller]
     with pytest.raises(error, match=rf"^softmax_f32\(const f32 \*x, .*{message}"):
         call(*arguments)
 
 
-def test_a_double_is_no_integer():
+def test_kernels_distinguish_integers_and_floats():
     clip = native.native.get("clip_f32")
     y = np.empty_like(X)
     with pytest.raises(TypeError, match="argument 5 must be a float, got int"):
@@ -368,7 +370,7 @@ def test_a_double_is_no_integer():
     assert (y == 2).all()
 
 
-def test_a_kernel_says_what_it_takes():
+def test_a_kernel_shows_its_prototype():
     kernel = native.native.get("clip_f32")
     assert kernel.kinds == "ppudd"
     assert kernel.prototype == "clip_f32(const f32 *x, f32 *y, u32 n, f64 p, f64 q)"

@@ -1,4 +1,4 @@
-"""plugrad-cpu's pool of memory: what has it, what it keeps, and when it lets go."""
+"""plugrad-cpu's memory pool: which arrays use it, and when it frees memory."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ pool = pytest.importorskip("plugrad_cpu.pool", reason="plugrad-cpu is not instal
 if pool.native is None:
     pytest.skip("plugrad-cpu was built without a C compiler", allow_module_level=True)
 
-handler = np._core.multiarray.get_handler_name
+allocator = np._core.multiarray.get_handler_name
 LARGE = 1 << 18  # elements: 1 MiB of float32
 
 
@@ -27,22 +27,22 @@ def on_cpu():
 
 
 def run(program, **env):
-    """Return the words that a program in a process of its own prints."""
+    """Run a program in a separate process, and return the words that it prints."""
     env = {"PLUGRAD_PLUGINS": "cpu"} | env
     return output(textwrap.dedent(program), **env).split()
 
 
-def test_results_have_it_and_arrays_of_the_user_do_not():
-    mine = np.ones(LARGE, np.float32)
-    x = pg.asarray(mine)
+def test_results_use_the_pool_and_user_arrays_do_not():
+    user_array = np.ones(LARGE, np.float32)
+    x = pg.asarray(user_array)
     result = pg.exp(x) + x
-    assert handler(result._data) == "plugrad_cpu_pool"
-    after = np.ones(LARGE, np.float32) * 2
-    assert {handler(mine), handler(after)} == {"default_allocator"}
+    assert allocator(result._data) == "plugrad_cpu_pool"
+    later_array = np.ones(LARGE, np.float32) * 2
+    assert {allocator(user_array), allocator(later_array)} == {"default_allocator"}
     np.testing.assert_allclose(result.numpy(), np.e + 1, rtol=1e-6)
 
 
-def test_memory_is_used_again_and_aligned():
+def test_memory_is_reused_and_aligned():
     program = """
     import plugrad as pg, numpy as np
     from plugrad_cpu.pool import native
@@ -59,12 +59,12 @@ def test_memory_is_used_again_and_aligned():
     native.release_pool()
     print(pg.memory().backends["cpu"].kept)
     """
-    few, hits, kept, released = run(program)
-    assert (few, hits, released) == ("True", "True", "0")
+    reused, hits, kept, released = run(program)
+    assert (reused, hits, released) == ("True", "True", "0")
     assert int(kept) >= 1 << 20
 
 
-def test_zeros_are_zeros_in_memory_that_was_used():
+def test_zeros_are_zeros_in_reused_memory():
     for _ in range(3):
         x = pg.ones(LARGE) * 7.0
         del x
@@ -78,14 +78,14 @@ def test_arrays_can_be_resized(sizes):
 
     before, after = sizes
     x = arrays.kernel_context(np.arange)(before)
-    assert handler(x) == "plugrad_cpu_pool"
+    assert allocator(x) == "plugrad_cpu_pool"
     x.resize(after, refcheck=False)
     expected = np.zeros(after, x.dtype)
     expected[: min(sizes)] = np.arange(min(sizes))
     np.testing.assert_array_equal(x, expected)
 
 
-def test_the_limit_holds_and_the_oldest_go_first():
+def test_the_pool_stays_within_its_limit():
     program = """
     import plugrad as pg
     from plugrad_cpu.pool import LIMIT, native
@@ -100,7 +100,7 @@ def test_the_limit_holds_and_the_oldest_go_first():
     assert 2 << 20 <= int(kept) <= 3 << 20
 
 
-def test_blocks_without_use_are_returned():
+def test_unused_blocks_are_freed():
     program = """
     import time, numpy as np, plugrad as pg
     from plugrad_cpu import arrays
@@ -123,17 +123,17 @@ def test_blocks_without_use_are_returned():
 @pytest.mark.parametrize(
     ("value", "limit"), [("0", 0), ("512M", 512 << 20), ("2 GiB", 2 << 30), ("9", 9)]
 )
-def test_sizes_of_the_limit(value, limit):
+def test_limits_have_units(value, limit):
     assert pool.limit_of(value) == limit
 
 
-def test_a_limit_that_is_no_size():
+def test_an_invalid_limit_is_refused():
     for value in ("much", "-1", "1T", ""):
         with pytest.raises(ValueError, match=r"PLUGRAD_CPU_POOL=.*such as 512M"):
             pool.limit_of(value)
 
 
-def test_the_limit_by_default(tmp_path):
+def test_the_default_limit(tmp_path):
     folder = tmp_path / "sys/fs/cgroup"
     folder.mkdir(parents=True)
     (folder / "memory.max").write_text("83886080\n")
@@ -143,7 +143,7 @@ def test_the_limit_by_default(tmp_path):
     assert 0 < pool.limit_of(None) <= 1 << 30
 
 
-def test_it_can_be_turned_off():
+def test_the_pool_can_be_turned_off():
     program = """
     import numpy as np, plugrad as pg
     y = pg.ones(1 << 18) + 1.0
@@ -152,7 +152,7 @@ def test_it_can_be_turned_off():
     assert run(program, PLUGRAD_CPU_POOL="0") == ["default_allocator"]
 
 
-WITHOUT = {  # how the native part is missing, and what doctor says
+MISSING = {  # why the extension module is missing: the error, and doctor's reason
     "not compiled": ("ModuleNotFoundError", "plugrad-cpu was installed without a C"),
     "for another NumPy": (
         "ImportError",
@@ -161,9 +161,9 @@ WITHOUT = {  # how the native part is missing, and what doctor says
 }
 
 
-@pytest.mark.parametrize("way", WITHOUT)
-def test_without_the_native_part(way):
-    error, reason = WITHOUT[way]
+@pytest.mark.parametrize("way", MISSING)
+def test_without_the_extension_module(cause):
+    error, reason = MISSING[cause]
     program = f"""
     import sys
     class Finder:
@@ -207,7 +207,7 @@ def test_pooled_memory_is_freed_before_an_allocation_fails():
     assert int(kept) >= 200
 
 
-def test_threads():
+def test_threads_that_allocate():
     wrong = []
 
     def work(seed):
@@ -230,10 +230,10 @@ def test_threads():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_forks_beside_threads_that_allocate():
+def test_forks_while_threads_allocate():
     program = """
     import os, sys, threading, warnings, plugrad as pg
-    warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+    warnings.simplefilter("ignore", DeprecationWarning)  # fork while threads run
     x, stop = pg.ones(1 << 16), threading.Event()
 
     def work():
@@ -258,7 +258,7 @@ def test_forks_beside_threads_that_allocate():
 
 
 @pytest.mark.parametrize("native", [pool.native, None], ids=["C", "Python"])
-def test_a_kernel_may_be_called_from_inside_of_a_kernel(native, monkeypatch):
+def test_a_kernel_may_call_another_kernel(native, monkeypatch):
     from plugrad_cpu import arrays
 
     monkeypatch.setattr(pool, "native", native)

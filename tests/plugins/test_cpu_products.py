@@ -1,4 +1,4 @@
-"""plugrad-cpu's products and convolutions in C: close to float64, on any threads."""
+"""plugrad-cpu's products and convolutions in C are close to those in float64."""
 
 import itertools
 
@@ -16,7 +16,7 @@ from plugrad_cpu.kernels import conv, linalg  # noqa: E402, which needs the skip
 
 RNG = np.random.default_rng(7)
 SIZES = [1, 3, 4, 5, 8, 13, 16, 24, 31, 32, 33, 48, 64, 97, 130]
-DEEP = [1, 2, 7, 64, 255, 256, 257, 600, 9301]
+DEPTHS = [1, 2, 7, 64, 255, 256, 257, 600, 9301]
 ACTIVATIONS = ["linear", "relu", "relu6", "leaky_relu", "prelu", "elu", "sigmoid"]
 
 
@@ -30,51 +30,51 @@ def draw(*shape):
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def close(y, exact, depth):
-    """Tell whether the error is that of a sum of so many products."""
+def is_close(y, exact, depth):
+    """Return whether errors are within the bound for sums of ``depth`` products."""
     return np.abs(y - exact).max(initial=0) <= 3e-7 * (4 + depth) * 4
 
 
 @pytest.mark.parametrize("n", [255, 256, 290])
-def test_rows_of_whole_pages_have_the_bits_of_others(n):
-    """Rows a multiple of 4 KiB apart are packed, others read where they lie."""
+def test_rows_of_whole_pages_give_the_same_bits(n):
+    """Rows with a stride that is a multiple of 4 KiB are packed, others are not."""
     wide = draw(50, 1024 + 16)
     a = wide[:, :1024]
     b = draw(1024, n)
     pages = linalg.product(a.copy(), b, linalg.NOTHING)
     np.testing.assert_array_equal(pages, linalg.product(a, b, linalg.NOTHING))
-    assert close(pages, a.astype(float) @ b.astype(float), 1024)
+    assert is_close(pages, a.astype(float) @ b.astype(float), 1024)
 
 
 @pytest.mark.parametrize("m", [5, 12, 50, 300])
-def test_columns_whose_rows_are_whole_pages_have_the_bits_of_others(m):
-    """B is packed before it is used, or while the first rows are computed."""
+def test_rows_of_whole_pages_on_the_right_give_the_same_bits(m):
+    """B is packed before the product, or while the first rows are computed."""
     a = draw(m, 700)
     wide = draw(700, 1024 + 16)
     b = wide[:, :1024]
     pages = linalg.product(a, b.copy(), linalg.NOTHING)
     np.testing.assert_array_equal(pages, linalg.product(a, b, linalg.NOTHING))
-    assert close(pages, a.astype(float) @ b.astype(float), 700)
+    assert is_close(pages, a.astype(float) @ b.astype(float), 700)
 
 
-@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
-@pytest.mark.parametrize("k", DEEP)
-def test_products(k, turned):
+@pytest.mark.parametrize("transposed", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("k", DEPTHS)
+def test_products(k, transposed):
     for m, n in itertools.product(SIZES, SIZES):
         if k > 1000 and min(m, n) > 4:
             continue
-        a = draw(k, m).T if turned[0] else draw(m, k)
-        b = draw(n, k).T if turned[1] else draw(k, n)
+        a = draw(k, m).T if transposed[0] else draw(m, k)
+        b = draw(n, k).T if transposed[1] else draw(k, n)
         y = linalg.product(a, b, linalg.NOTHING)
-        few = m < linalg.PRODUCT_MIN_SIZES[0] or n < linalg.PRODUCT_MIN_SIZES[1]
-        if few and m * n * k < linalg.PRODUCT_MIN_SIZES[2]:
-            assert y is None  # BLAS does it
-        elif y is not None:  # a matrix of one column has no step of one element
-            assert close(y, a.astype(float) @ b.astype(float), k), (m, n)
+        is_small = m < linalg.PRODUCT_MIN_SIZES[0] or n < linalg.PRODUCT_MIN_SIZES[1]
+        if is_small and m * n * k < linalg.PRODUCT_MIN_SIZES[2]:
+            assert y is None  # BLAS computes it
+        elif y is not None:  # None if a matrix of one column has no stride of 1
+            assert is_close(y, a.astype(float) @ b.astype(float), k), (m, n)
 
 
 WIDE = draw(40, 60)
-MATRICES = {  # a, b of [m, k] and [k, n], of many layouts
+MATRICES = {  # matrices a [m, k] and b [k, n] in various layouts
     "in rows": (WIDE[:, :32], WIDE[:32]),
     "in columns": (WIDE.T[:, :30], WIDE.T[:30]),
     "both": (WIDE.T, WIDE[:, :34]),
@@ -90,18 +90,20 @@ MATRICES = {  # a, b of [m, k] and [k, n], of many layouts
     "sizes that do not fit": (WIDE, WIDE),
     "stacks": (WIDE[None], WIDE.T[None]),
 }
-ONLY_PLANNED = {"every second element", "another dtype", "not aligned", "no sum"}
-ONLY_PLANNED |= {"no rows", "small", "sizes that do not fit", "stacks"}
+NOT_DIRECT = {"every second element", "another dtype", "not aligned", "no sum"}
+NOT_DIRECT |= {"no rows", "small", "sizes that do not fit", "stacks"}
 
 
 @pytest.mark.parametrize("case", MATRICES)
-def test_products_of_two_matrices_have_the_bits_of_planned_ones(case):
+def test_direct_products_have_the_bits_of_planned_products(case):
     a, b = MATRICES[case]
-    turned = [(x.swapaxes(-1, -2) if x.ndim > 1 else x) for x in (a, b)]
-    for at, bt in itertools.product((False, True), repeat=2):
-        xs = turned[0] if at else a, turned[1] if bt else b
-        y = linalg.MATRICES(linalg.PRODUCT, *xs, at, bt, *linalg.PRODUCT_MIN_SIZES)
-        assert (y is None) == (case in ONLY_PLANNED)
+    swapped = [(x.swapaxes(-1, -2) if x.ndim > 1 else x) for x in (a, b)]
+    for transpose_a, transpose_b in itertools.product((False, True), repeat=2):
+        xs = swapped[0] if transpose_a else a, swapped[1] if transpose_b else b
+        y = linalg.MATRICES(
+            linalg.PRODUCT, *xs, transpose_a, transpose_b, *linalg.PRODUCT_MIN_SIZES
+        )
+        assert (y is None) == (case in NOT_DIRECT)
         if y is not None:
             assert y.tobytes() == linalg.product(a, b, linalg.NOTHING).tobytes()
 
@@ -121,16 +123,16 @@ def test_stacks_and_views(a, b):
     a = draw(*a)
     b = draw(*b)
     exact = a.astype(float) @ b.astype(float)
-    assert close(linalg.product(a, b, linalg.NOTHING), exact, 70)
-    apart = np.stack([a, a], axis=0)[1]  # a view, which is contiguous
+    assert is_close(linalg.product(a, b, linalg.NOTHING), exact, 70)
+    second = np.stack([a, a], axis=0)[1]  # a contiguous view
     heads = np.moveaxis(np.ascontiguousarray(np.moveaxis(a, -2, 0)), 0, -2)
-    wide = np.concatenate([b, b], axis=-1)[..., : b.shape[-1]]  # rows are apart
-    back = np.ascontiguousarray(a[..., ::-1, :])[..., ::-1, :]  # a negative stride
-    for left in (apart, heads, back):
-        assert close(linalg.product(left, wide, linalg.NOTHING), exact, 70)
+    wide = np.concatenate([b, b], axis=-1)[..., : b.shape[-1]]  # with gaps between rows
+    backwards = np.ascontiguousarray(a[..., ::-1, :])[..., ::-1, :]  # a negative stride
+    for left in (second, heads, backwards):
+        assert is_close(linalg.product(left, wide, linalg.NOTHING), exact, 70)
     assert linalg.product(a[..., ::2], b[..., ::2, :], linalg.NOTHING) is None
-    every = pg.matmul(a[..., ::2], b[..., ::2, :]).numpy()
-    assert close(every, a[..., ::2].astype(float) @ b[..., ::2, :].astype(float), 70)
+    y = pg.matmul(a[..., ::2], b[..., ::2, :]).numpy()
+    assert is_close(y, a[..., ::2].astype(float) @ b[..., ::2, :].astype(float), 70)
 
 
 @pytest.mark.parametrize("n", [5, 16, 20, 32, 37, 70])
@@ -140,32 +142,32 @@ def test_fused_products(monkeypatch, activation, n):
     b = draw(300, n)
     bias = draw(n)
     slopes = draw(n)
-    how = {"prelu_weights": slopes} if activation == "prelu" else {}
-    call = lambda: pg.fused.matmul(a, b, bias=bias, activation=activation, **how)
+    options = {"prelu_weights": slopes} if activation == "prelu" else {}
+    call = lambda: pg.fused.matmul(a, b, bias=bias, activation=activation, **options)
     fast = call().numpy()
     monkeypatch.setattr(linalg, "PRODUCT", None)
     np.testing.assert_allclose(fast, call().numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_not_finite_stays_in_its_row_and_column():
+def test_nan_and_infinity_stay_in_their_row_and_column():
     a = draw(21, 40)
     b = draw(40, 45)
     a[5, 3], b[7, 44] = np.nan, np.inf
     y = pg.matmul(a, b).numpy()
-    odd = ~np.isfinite(y)
-    assert odd[5].all()
-    assert odd[:, 44].all()
-    odd[5], odd[:, 44] = False, False
-    assert not odd.any()
+    affected = ~np.isfinite(y)
+    assert affected[5].all()
+    assert affected[:, 44].all()
+    affected[5], affected[:, 44] = False, False
+    assert not affected.any()
 
 
-def test_products_of_nothing():
+def test_products_of_empty_matrices():
     assert pg.matmul(np.ones((5, 0), "f"), np.ones((0, 6), "f")).numpy().sum() == 0
     assert pg.matmul(np.ones((0, 5), "f"), np.ones((5, 6), "f")).shape == (0, 6)
     assert pg.matmul(np.ones((0, 5, 5), "f"), np.ones((5, 6), "f")).shape == (0, 5, 6)
 
 
-WINDOWS = [  # shape of x, of the filter, and how
+WINDOWS = [  # shape of x, shape of the filter, and options
     ((2, 9, 8, 3), (3, 3, 3, 5), {"pad": "same"}),
     ((1, 28, 28, 1), (3, 3, 1, 16), {"pad": "same"}),
     ((2, 9, 8, 4), (3, 3, 4, 7), {"pad": "valid"}),
@@ -178,26 +180,30 @@ WINDOWS = [  # shape of x, of the filter, and how
     ((1, 10, 10, 6), (5, 5, 2, 9), {"pad": 2, "groups": 3, "strides": 2}),
     ((1, 6, 6, 4), (3, 3, 4, 4), {"pad": 4}),
     ((1, 4, 5, 300), (3, 3, 300, 6), {"pad": "same"}),
-    ((1, 26, 23, 32), (3, 3, 32, 36), {"pad": "same"}),  # by tiles
+    ((1, 26, 23, 32), (3, 3, 32, 36), {"pad": "same"}),  # computed by tiles
     ((3, 23, 26, 40), (3, 3, 40, 32), {"pad": "valid"}),
-    ((1, 47, 47, 1), (3, 3, 1, 5), {"pad": "same"}),  # the filter by parts of windows
+    (
+        (1, 47, 47, 1),
+        (3, 3, 1, 5),
+        {"pad": "same"},
+    ),  # the filter's gradient is a sum of parts
     ((5, 21, 21, 8), (3, 3, 4, 6), {"pad": "same", "groups": 2}),
     ((6, 41, 39, 7), (2, 3, 7, 33), {"pad": "valid", "strides": 2}),
 ]
 
 
-@pytest.mark.parametrize(("x", "filter", "how"), WINDOWS)
-def test_convolutions(monkeypatch, x, filter, how):
+@pytest.mark.parametrize(("x", "filter", "options"), WINDOWS)
+def test_convolutions(monkeypatch, x, filter, options):
     x = pg.asarray(draw(*x))
     filter = pg.asarray(draw(*filter))
-    f = lambda x, filter: pg.conv2d(x, filter, **how)
-    ran = []
-    kept = conv.CONV[np.dtype("float32")]
-    noted = lambda *args: (ran.append(1), kept(*args))
-    monkeypatch.setitem(conv.CONV, np.dtype("float32"), noted)
+    f = lambda x, filter: pg.conv2d(x, filter, **options)
+    calls = []
+    original = conv.CONV[np.dtype("float32")]
+    recorded = lambda *args: (calls.append(1), original(*args))
+    monkeypatch.setitem(conv.CONV, np.dtype("float32"), recorded)
     dy = draw(*f(x, filter).shape)
     fast = pg.value_and_grads(f)(x, filter, dy=dy)
-    assert len(ran) == 3  # forward twice, and back
+    assert len(calls) == 3  # two forward passes and one backward pass
     monkeypatch.setattr(conv, "CONV", {})
     monkeypatch.setattr(conv, "FILTER", {})
     monkeypatch.setattr(linalg, "PRODUCT", None)
@@ -212,22 +218,26 @@ def test_convolutions(monkeypatch, x, filter, how):
     [
         ((32, 14, 14, 16), (3, 3, 16, 32), conv.GRADIENT_PARTS),
         ((8, 14, 14, 16), (3, 3, 16, 32), 0),  # few windows
-        ((32, 14, 14, 64), (3, 3, 64, 64), 0),  # a large filter has enough for threads
+        (
+            (32, 14, 14, 64),
+            (3, 3, 64, 64),
+            0,
+        ),  # a large filter has enough work for threads
     ],
 )
-def test_small_filters_are_summed_in_parts(monkeypatch, x, filter, parts):
-    ran = []
-    kept = conv.FILTER[np.dtype("float32")]
-    noted = lambda *args: (ran.append(args[-1]), kept(*args))
-    monkeypatch.setitem(conv.FILTER, np.dtype("float32"), noted)
+def test_gradients_of_small_filters_are_summed_in_parts(monkeypatch, x, filter, parts):
+    found = []
+    original = conv.FILTER[np.dtype("float32")]
+    recorded = lambda *args: (found.append(args[-1]), original(*args))
+    monkeypatch.setitem(conv.FILTER, np.dtype("float32"), recorded)
     x = pg.asarray(draw(*x))
     filter = pg.asarray(draw(*filter))
     f = lambda filter: pg.conv2d(x, filter, pad="same")
     pg.grad(f)(filter, dy=f(filter))
-    assert ran == [parts]
+    assert found == [parts]
 
 
-def test_convolutions_of_three_axes_and_transposed():
+def test_convolutions_of_three_axes():
     x = draw(1, 5, 6, 7, 3)
     filter = draw(2, 3, 3, 3, 4)
     fast = pg.conv3d(x, filter, pad="same").numpy()
@@ -235,7 +245,7 @@ def test_convolutions_of_three_axes_and_transposed():
     np.testing.assert_allclose(fast, exact, atol=1e-4)
 
 
-def test_infinities_in_tiles_are_those_of_the_definition():
+def test_infinities_in_tiles_are_those_of_a_plain_convolution():
     x = draw(1, 26, 26, 32)
     filter = draw(3, 3, 32, 32)
     x[0, 5, 5, 3], x[0, 20, 20, 1] = np.inf, np.nan

@@ -1,6 +1,6 @@
-"""Random programs of plugrad-cpu's regions: eager and ``jit`` give the same bits.
+"""Random programs in plugrad-cpu's regions: eager and ``jit`` give the same bits.
 
-The arrays are large enough for reductions in C; a program may be differentiated.
+The arrays are large enough for C reductions. Some programs are differentiated.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def on_cpu(own_compilers):
 
 
 def run(program, kept, x, y, row):
-    """Return some of what a program makes, and all that it reduces."""
+    """Run a program; return some of its values and all its reductions."""
     values = [x, y]
     reduced = []
     last = x.ndim - 1
@@ -53,19 +53,19 @@ def run(program, kept, x, y, row):
         reduced.append(reduce(p, axis=axis, keepdims=bool(keepdims)))
         if keepdims and c % 2:
             values.append(q - reduced[-1])
-    some = [value for value, keep in zip(values[2:], kept, strict=False) if keep]
-    return [*(some or values[-1:]), *reduced]
+    outputs = [value for value, keep in zip(values[2:], kept, strict=False) if keep]
+    return [*(outputs or values[-1:]), *reduced]
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))
-def test_programs(seed):
+def test_jit_and_eager_give_the_same_bits(seed):
     rng = np.random.default_rng(seed)
     shape = SHAPES[rng.integers(len(SHAPES))]
     floats = lambda *s: pg.asarray(rng.normal(size=s).astype("float32"))
     xs = floats(*shape), floats(*shape), floats(shape[-1])
-    odds = [len(ELEMENT_WISE) + len(REDUCTIONS), 99, 99, 6, 2]
+    bounds = [len(ELEMENT_WISE) + len(REDUCTIONS), 99, 99, 6, 2]
     count = rng.integers(2, 14)
-    program = rng.integers(0, odds, (count, 5)).tolist()
+    program = rng.integers(0, bounds, (count, 5)).tolist()
     kept = rng.random(14) < 0.5
     f = lambda *xs: run(program, kept, *xs)
     if seed % 3 == 0:

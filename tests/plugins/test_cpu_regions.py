@@ -1,4 +1,4 @@
-"""plugrad-cpu's regions: under ``jit`` several kernels run in one pass, to the bit."""
+"""plugrad-cpu's regions run several kernels in one pass, and give the same bits."""
 
 import doctest
 
@@ -50,7 +50,7 @@ def run(kernel, *xs):
 
 
 def check(f, *xs, regions=1):
-    """Compare ``f`` with ``jit(f)``, to the bit; return what explains the latter."""
+    """Check that ``jit(f)`` gives the bits of ``f``, and return its explanation."""
     jitted = pg.jit(f)
     expected = pg.tree.leaves(f(*xs))
     for _ in range(4):
@@ -62,7 +62,7 @@ def check(f, *xs, regions=1):
     return explained
 
 
-def test_the_table_has_what_is_in_c():
+def test_the_table_covers_the_c_kernels():
     assert len(UNARY) > 25
     assert len(BINARY) > 15
 
@@ -90,11 +90,11 @@ ARITHMETIC = {
 
 @pytest.fixture
 def names(monkeypatch):
-    """Return a list that gets the names of what regions run."""
-    real, found = compiler.program, []
+    """Return a list to which regions add the names of the C functions they run."""
+    original, found = compiler.program, []
 
     def program(graph, loop_of):
-        slots, runs = real(graph, loop_of)
+        slots, runs = original(graph, loop_of)
         found.extend(run.name for run in runs)
         return slots, runs
 
@@ -120,10 +120,10 @@ def test_two_steps_of_arithmetic_are_one_run(first, second, names):
     assert {*names} == {f"{first}_{second}_f32_row"}
 
 
-def test_a_result_lies_where_an_operand_did(names):
+def test_a_result_reuses_the_tile_of_an_operand(names):
     def f(x):
         a = pg.tanh(x)
-        b = a * a  # the last that reads ``a``, whose tile the next one gets
+        b = a * a  # the last use of ``a``, so its tile is reused
         return pg.exp(x - b) - pg.sin(b - (a + x))
 
     def g(x, y):
@@ -136,7 +136,7 @@ def test_a_result_lies_where_an_operand_did(names):
     assert names[:3] == ["tanh_f32_piece", "mul_add_f32_row", "sin_f32_piece"]
 
 
-def test_what_others_read_is_a_run_of_its_own(names):
+def test_a_value_with_several_uses_is_a_separate_run(names):
     def twice(x, y):
         a = x + y
         return a * a
@@ -158,8 +158,8 @@ def test_what_others_read_is_a_run_of_its_own(names):
 
 
 @pytest.mark.parametrize("shape", [(4_300_003,), (43_007, 100)])
-def test_arrays_that_no_cache_holds(shape):
-    """Outputs of 64 MiB are written past the caches, also where no line begins."""
+def test_arrays_larger_than_the_caches(shape):
+    """Large outputs bypass the caches, even rows that start within a cache line."""
     x = floats(*shape)
     y = floats(*shape)
     row = floats(shape[-1] if shape[1:] else 1)
@@ -187,7 +187,7 @@ def test_broadcasting(shape, other):
     check(lambda x, y: (x - y) * pg.exp(y - x) / (y + x * 2.0), x, y)
     check(lambda x, y: pg.where(x > y, y * x, x), x, y)
     check(lambda x, y: -pg.broadcast_to(y, x.shape) * x, x, y)
-    if x.shape != y.shape:  # a view stays one, and what reads it runs as it is
+    if x.shape != y.shape:  # the view and its readers are not in a region
         check(
             lambda x, y: (z := pg.broadcast_to(y, x.shape), z * x - z), x, y, regions=0
         )
@@ -198,7 +198,7 @@ def test_axes_in_the_middle():
     y = floats(40, 1, 9)
     z = floats(3, 1, 5, 1)
     check(lambda x, y, z: pg.tanh(x * y + z) - y, x, y, z)
-    check(lambda y, z: pg.exp(y + z) * y, y, z)  # none has the whole shape
+    check(lambda y, z: pg.exp(y + z) * y, y, z)  # neither has the whole shape
 
 
 def test_conditions():
@@ -217,7 +217,7 @@ def test_many_outputs_and_many_values():
 
     check(adam, floats(3000), floats(3000), floats(3000), floats(3000))
 
-    def wide(x):  # more tiles are alive than there are places for the largest
+    def wide(x):  # more tiles are live than there are slots for large tiles
         parts = [pg.exp(x * (k / 20)) for k in range(28)]
         while len(parts) > 1:
             parts = [parts[0] + parts[-1], *parts[1:-1]]
@@ -228,10 +228,10 @@ def test_many_outputs_and_many_values():
 
 def test_scalars():
     check(lambda x, y: pg.exp(x * y) + x, floats(), floats())
-    check(lambda x: pg.exp(x[0] * x[1]) + x[2], floats(3))  # scalars of NumPy
+    check(lambda x: pg.exp(x[0] * x[1]) + x[2], floats(3))  # NumPy scalars
 
 
-def test_other_dtypes_and_layouts_run_as_they_are():
+def test_other_dtypes_and_layouts_run_without_regions():
     doubled = lambda x: pg.exp(x * x) + x
     check(doubled, pg.asarray(floats(5, 7).numpy().astype("float64")), regions=0)
     check(lambda x: x * x + x, pg.arange(9), regions=0)
@@ -240,14 +240,14 @@ def test_other_dtypes_and_layouts_run_as_they_are():
     for y in (x, x, x, x.T.T, pg.asarray(np.asfortranarray(x.numpy())), x[::-1][::-1]):
         assert f(y).numpy().tobytes() == doubled(y).numpy().tobytes()
     assert len(f.explain(x).regions) == 1
-    # The layout of what is summed up is that of eager.
+    # The sum reads an array of the same layout as in eager execution.
     check(lambda x: pg.sum(doubled(x.T), axis=0), x)
 
 
 PRODUCTS = {
     "matrices": ((9, 40), (40, 33), False, False),
-    "turned": ((40, 9), (33, 40), True, True),
-    "one turned": ((40, 9), (40, 33), True, False),
+    "transposed": ((40, 9), (33, 40), True, True),
+    "one transposed": ((40, 9), (40, 33), True, False),
     "a batch": ((3, 2, 17, 20), (3, 2, 20, 31), False, False),
     "a broadcast batch": ((3, 1, 17, 20), (2, 31, 20), False, True),
     "one matrix for a batch": ((5, 17, 20), (20, 31), False, False),
@@ -256,10 +256,10 @@ PRODUCTS = {
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products(name):
-    a, b, turn_a, turn_b = PRODUCTS[name]
+    a, b, transpose_a, transpose_b = PRODUCTS[name]
     a = floats(*a)
     b = floats(*b)
-    f = lambda a, b: pg.matmul(a, b, transpose_a=turn_a, transpose_b=turn_b)
+    f = lambda a, b: pg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     check(f, a, b)
     check(lambda a, b: f(a, b) + f(a, b * 2.0), a, b, regions=4)
     swapped = lambda a: pg.asarray(np.asfortranarray(a.numpy()))
@@ -270,11 +270,11 @@ def test_products(name):
         (a, b),
         (swapped(a), b),
         (a, swapped(b)),
-    ):  # views as they are
+    ):  # layouts that regions do not read
         assert jitted(x, y).numpy().tobytes() == f(x, y).numpy().tobytes()
 
 
-def test_small_products_are_those_of_blas():
+def test_small_products_run_in_blas():
     check(lambda a, b: pg.matmul(a, b), floats(3, 5), floats(5, 2), regions=0)
     check(lambda a: pg.matmul(a, a), floats(30, 30))  # one array twice
 
@@ -288,8 +288,8 @@ def test_softmax(op, axis):
     jitted = pg.jit(pg.grad(loss))
     for y in (x, x, x, x * 0.5, x * 0.25):
         assert jitted(y).numpy().tobytes() == pg.grad(loss)(y).numpy().tobytes()
-    by = [step["by"] for step in jitted.explain(x).to_dict()["graph"]]
-    assert sum(where.startswith("region") for where in by) > 4
+    executors = [step["by"] for step in jitted.explain(x).to_dict()["graph"]]
+    assert sum(executor.startswith("region") for executor in executors) > 4
 
 
 THREADS = """
@@ -303,15 +303,15 @@ print(hashlib.sha256(f(x).numpy().tobytes()).hexdigest(), len(f.explain(x).regio
 """
 
 
-def test_threads_change_nothing():
+def test_bits_do_not_depend_on_the_number_of_threads():
     plugins = {"PLUGRAD_PLUGINS": "cpu"}
     found = {output(THREADS, PLUGRAD_CPU_THREADS=n, **plugins) for n in "128"}
     assert len(found) == 1
     assert found.pop().endswith(" 1\n")
 
 
-def test_the_public_module_has_these_names_and_an_example():
-    """Another plugin uses them: a name that goes, or is new, is in the changelog."""
+def test_the_public_module_has_these_names_and_examples():
+    """Other plugins use the names: added and removed ones belong in the changelog."""
     assert doctest.testmod(regions) == (0, 5)
     assert [*regions.__all__] == [
         *("MAX_SLOTS", "SHORT_TILE", "SLOT", "Loop", "Run", "Slots", "Tables"),

@@ -1,4 +1,4 @@
-"""plugrad-cpu's regions with kernels of rows and with reductions, to the bit."""
+"""plugrad-cpu's regions with row kernels and reductions give the same bits."""
 
 import numpy as np
 import plugrad as pg
@@ -24,7 +24,7 @@ def on_cpu(own_compilers):
 
 
 def floats(*shape, special=0.0):
-    """Return an array of ordinary numbers, and of special ones among them."""
+    """Return an array of random numbers; ``special`` is the share of special ones."""
     x = RNG.normal(size=shape).astype("float32")
     which = RNG.random(shape) < special
     x[which] = RNG.choice(SPECIAL, int(which.sum()))
@@ -32,7 +32,7 @@ def floats(*shape, special=0.0):
 
 
 def check(f, *xs, kernels):
-    """Compare ``f`` with ``jit(f)``, to the bit; regions have so many kernels."""
+    """Check that ``jit(f)`` gives the bits of ``f``; count the kernels in regions."""
     jitted = pg.jit(f)
     expected = pg.tree.leaves(f(*xs))
     for _ in range(4):
@@ -44,13 +44,13 @@ def check(f, *xs, kernels):
 
 
 REDUCTIONS = [
-    # (shape, axis): whole rows; few of them; long ones; parts and what is left of them
+    # (shape, axis): whole rows; few rows; long rows; blocks and remainders
     *[((n, 40), 1) for n in (52, 129, 4000)],
     *[((64, n), 1) for n in (32, 33, 1000, 4097)],
     *[((2, 65_000), 1), ((1, 2048), 1), ((3, 4, 500), (1, 2)), ((9, 1, 300), (1, 2))],
     *[((n,), 0) for n in (2048, 65_536, 65_537, 98_304, 300_001)],
     *[((300, 400), (0, 1)), ((500, 1031), None)],
-    # Axes in front, and in the middle.
+    # Leading axes, and axes in the middle.
     *[((n, 40), 0) for n in (52, 819, 1639, 9000)],
     *[((8, 31, 256), (0, 1)), ((70, 2000), 0), ((200, 1500), 0), ((900, 3), 0)],
     *[((6, 50, 30), 1), ((200, 7, 5), 1), ((6, 50, 30), (0, 2))],
@@ -71,17 +71,17 @@ def test_reductions(shape, axis):
         check(lambda x, reduce=reduce: reduce(-x, axis=axis), y, kernels=[2])
 
 
-ALONE = {
-    "the last part is added up otherwise": ((65_536 + 32,), 0),
-    "long rows, of which there are some": ((3, 70_000), 1),
-    "wide parts": ((100, 4096), 0),
+OUTSIDE_REGIONS = {
+    "a last block that is summed differently": ((65_536 + 32,), 0),
+    "several long rows": ((3, 70_000), 1),
+    "wide blocks": ((100, 4096), 0),
     "few elements": ((20, 50), 1),
 }
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_reductions_that_run_alone(name):
-    shape, axis = ALONE[name]
+@pytest.mark.parametrize("name", OUTSIDE_REGIONS)
+def test_reductions_outside_of_regions(name):
+    shape, axis = OUTSIDE_REGIONS[name]
     check(lambda x: pg.sum(-x * x, axis=axis), floats(*shape), kernels=[2])
 
 
@@ -90,12 +90,12 @@ def test_several_reductions():
         y = x * row + 1.0
         return y, pg.sum(y, axis=0), pg.max(y, axis=1), pg.mean(y), pg.sum(-y, axis=1)
 
-    # That of all elements needs other blocks than that of columns, and runs after.
+    # The mean of all elements needs other blocks than sums of columns; it runs later.
     for shape in ((300, 784), (90, 30), (4000, 64)):
         check(f, floats(*shape), floats(shape[1]), kernels=[7])
 
 
-def test_what_is_reduced_in_the_dtype_of_other_kernels_runs_as_it_is():
+def test_reductions_of_other_dtypes_run_outside_of_regions():
     x = floats(40, 90)
     check(lambda x: pg.sum(pg.astype(x > 0.0, "int32"), axis=1), x, kernels=[1])
     check(lambda x: pg.any(x * 2.0 > x, axis=1), x, kernels=[2])
@@ -109,7 +109,9 @@ OPS = {
     "log_softmax": lambda x, row: pg.log_softmax(x),
     "layer_norm": lambda x, row: pg.layer_norm(x, axis=-1),
     "layer_norm, scaled": lambda x, row: pg.layer_norm(x, scale=row, axis=-1),
-    "layer_norm, moved": lambda x, row: pg.layer_norm(x, row, row + 1.0, axis=-1),
+    "layer_norm, scaled and shifted": lambda x, row: pg.layer_norm(
+        x, row, row + 1.0, axis=-1
+    ),
 }
 
 
@@ -120,7 +122,9 @@ def test_rows(name, shape):
     x = floats(*shape)
     mask = floats(*shape[-2:])
     row = floats(shape[-1])
-    more = name == "layer_norm, moved" and row.shape != mask.shape
+    is_row_separate = (
+        name == "layer_norm, scaled and shifted" and row.shape != mask.shape
+    )
     f = lambda x, row, mask: pg.tanh(op(x * 0.5 + mask, row)) * x
     jitted = pg.jit(f)
     for _ in range(4):
@@ -129,7 +133,7 @@ def test_rows(name, shape):
         )
     sizes = [len(region.steps) for region in jitted.explain(x, row, mask).regions]
     assert sizes[-1] == 5
-    assert sum(sizes) <= 5 + more
+    assert sum(sizes) <= 5 + is_row_separate
     special = floats(*shape, special=0.01)
     check(lambda x, row: op(-x, row) * x, special, row, kernels=[*sizes[:-1], 3])
 
@@ -151,7 +155,7 @@ def test_gradients_of_rows(name, shape):
     assert any("Grad" in kernel for kernel in kernels)
 
 
-def test_kernels_of_rows_follow_each_other():
+def test_consecutive_row_kernels():
     def f(x, row):
         y = pg.softmax(pg.layer_norm(x, axis=-1) * row)
         z = pg.softmax(pg.softmax(y) - y)
@@ -161,7 +165,7 @@ def test_kernels_of_rows_follow_each_other():
         check(f, floats(*shape), floats(shape[-1]), kernels=[11])
 
 
-def test_other_axes_and_views_run_as_they_are():
+def test_other_axes_and_views():
     x = floats(30, 90)
     row = floats(90)
     check(lambda x: pg.softmax(x * 2.0 + 1.0, axis=0), x, kernels=[2, 1])
@@ -170,10 +174,10 @@ def test_other_axes_and_views_run_as_they_are():
     check(lambda row: pg.sum(view(row), axis=0), row, kernels=[2])
     both = lambda x, row: (y := pg.broadcast_to(row, x.shape), pg.softmax(x + y) * y)
     check(both, x, row, kernels=[])
-    turned = pg.jit(lambda x: pg.softmax(x * 2.0) - x)
+    jitted = pg.jit(lambda x: pg.softmax(x * 2.0) - x)
     for y in (x, x, pg.asarray(np.asfortranarray(x.numpy())), x):
         assert (
-            turned(y).numpy().tobytes() == (pg.softmax(y * 2.0) - y).numpy().tobytes()
+            jitted(y).numpy().tobytes() == (pg.softmax(y * 2.0) - y).numpy().tobytes()
         )
 
 
@@ -201,14 +205,14 @@ print(hashlib.sha256(text).hexdigest(), [len(r.steps) for r in j.explain(x).regi
 """
 
 
-def test_threads_change_nothing():
+def test_bits_do_not_depend_on_the_number_of_threads():
     plugins = {"PLUGRAD_PLUGINS": "cpu"}
     found = {output(THREADS, PLUGRAD_CPU_THREADS=n, **plugins) for n in "128"}
     assert len(found) == 1
     assert found.pop().endswith(" [8]\n")
 
 
-def test_the_table_names_kernels_of_cpu():
+def test_the_table_names_existing_kernels():
     from plugrad_cpu.kernels import KERNELS
 
     assert {*CALLS} <= {*KERNELS}

@@ -1,4 +1,4 @@
-"""plugrad-cpu's single kernels: under ``jit`` they know their numbers and constants."""
+"""plugrad-cpu's single kernels under ``jit``, with prepared numbers and constants."""
 
 import gc
 import tracemalloc
@@ -18,7 +18,7 @@ CONVOLUTIONS = {
     "groups": (pg.fused.conv2d, IMAGE, (3, 1, 4, 21), {"groups": 3, "strides": 2}),
     "depthwise": (pg.fused.depthwise_conv2d, IMAGE, (3, 5, 12, 1), {"pad": "same"}),
 }
-ENDS = {
+EPILOGUES = {
     "nothing": (None, {}),
     "a bias": (floats, {}),
     "relu6": (floats, {"activation": "relu6"}),
@@ -27,11 +27,11 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("epilogue", EPILOGUES)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolutions(name, end):
+def test_convolutions(name, epilogue):
     op, shape, size, options = CONVOLUTIONS[name]
-    bias, more = ENDS[end]
+    bias, more = EPILOGUES[epilogue]
     x = floats(*shape)
     w = floats(*size)
     b = bias and bias(size[-1] if name != "depthwise" else size[2])
@@ -46,17 +46,17 @@ def test_convolutions(name, end):
 def test_constants_may_have_strides():
     x = floats(*IMAGE)
     w = floats(20, 12, 3, 3)
-    turned = pg.permute_dims(w, (2, 3, 1, 0))
-    check(lambda x: pg.fused.conv2d(x, turned, pad="same"), x)
+    permuted = pg.permute_dims(w, (2, 3, 1, 0))
+    check(lambda x: pg.fused.conv2d(x, permuted, pad="same"), x)
 
 
-def turned(x):
-    """Return the tensor as a view: in memory its axes lie in reverse."""
+def reversed_in_memory(x):
+    """Return an equal tensor: a view of memory with the axes in reverse order."""
     axes = range(x.ndim)[::-1]
     return pg.permute_dims(pg.asarray(pg.permute_dims(x, axes), copy=True), axes)
 
 
-# What reads weights, and their shapes.
+# Functions of x and weights, and the shapes of the weights.
 READERS = {
     "matmul": (lambda x, w: pg.matmul(x, w), [(24, 40)]),
     "matmul of a transpose": (lambda x, w: pg.matmul(x, w.T), [(40, 24)]),
@@ -81,7 +81,7 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_weights_may_have_strides(name):
-    """Regions read arrays in order; in each call kernels run in place of others."""
+    """Regions read contiguous arrays; for other weights, the plain kernels run."""
     f, shapes = READERS[name]
     x = floats(9, 24)
     weights = [floats(*shape) for shape in shapes]
@@ -90,17 +90,17 @@ def test_weights_may_have_strides(name):
         pg.asarray,
         pg.asarray,
         pg.asarray,
-        turned,
+        reversed_in_memory,
         pg.asarray,
-        turned,
-        turned,
+        reversed_in_memory,
+        reversed_in_memory,
     ):
         given = [change(w) for w in weights]
         assert jitted(x, *given).numpy().tobytes() == f(x, *given).numpy().tobytes()
     assert jitted.explain(x, *weights).retraces == []
 
 
-def test_slopes_of_channels():
+def test_prelu_with_slopes_of_channels():
     x = floats(*IMAGE)
     w = floats(3, 3, 12, 16)
     slopes = floats(16)
@@ -118,7 +118,7 @@ def test_pooling(op):
 
 
 @pytest.mark.parametrize("activation", ["linear", "relu", "sigmoid"])
-def test_products_with_an_end(activation):
+def test_products_with_an_epilogue(activation):
     x = floats(9, 40)
     w = floats(33, 40)
     b = floats(33)
@@ -127,34 +127,36 @@ def test_products_with_an_end(activation):
     )
     check(dense, x, w, b)
     check(lambda x: dense(x, w, b), x)
-    one = floats(1)  # a bias for all
-    check(lambda x: dense(x, w, one), x, regions=0)
+    shared_bias = floats(1)  # one number for all columns
+    check(lambda x: dense(x, w, shared_bias), x, regions=0)
 
 
 @pytest.mark.parametrize("result", ["int32", "float32", "uint8"])
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
-def test_products_of_bytes(kind, result):
+def test_int8_products(kind, result):
     draw = lambda *shape: np.random.default_rng(7).integers(-128, 128, shape, "int8")
     x = pg.astype(pg.asarray(draw(2, 7, 8, 5)), kind)
     w = pg.asarray(draw(3, 3, 5, 40))
     zero = pg.asarray(3, dtype=kind)
     bias = pg.asarray(draw(40).astype("int32"))
-    end = {}
+    epilogue = {}
     if result != "int32":
-        end["scale"] = pg.abs(floats(40)) * 1e-3
+        epilogue["scale"] = pg.abs(floats(40)) * 1e-3
     if result == "uint8":
-        end["zero_point"] = pg.asarray(100, dtype="uint8")
-    f = lambda x, zero: pg.quantized.conv2d(x, w, zero, bias, **end)
+        epilogue["zero_point"] = pg.asarray(100, dtype="uint8")
+    f = lambda x, zero: pg.quantized.conv2d(x, w, zero, bias, **epilogue)
     assert f(x, zero).dtype == result
     check(f, x, zero)
     check(lambda x: pg.quantized.conv2d(x, w), x)
-    check(lambda x, w: pg.quantized.conv2d(x, w, **end), x, w, regions=0)
+    check(lambda x, w: pg.quantized.conv2d(x, w, **epilogue), x, w, regions=0)
     matrix = pg.reshape(w[0, 0], (5, 40))
-    check(lambda x, zero: pg.quantized.matmul(x, matrix, zero, bias, **end), x, zero)
+    check(
+        lambda x, zero: pg.quantized.matmul(x, matrix, zero, bias, **epilogue), x, zero
+    )
     check(lambda x, w: pg.quantized.matmul(x, w), x, matrix, regions=0)
 
 
-def test_other_convolutions_run_as_they_are():
+def test_other_convolutions_run_without_regions():
     x = floats(1, 9, 9, 4)
     w = floats(3, 3, 4, 8)
     wide = lambda t: pg.astype(t, "float64")
@@ -163,10 +165,10 @@ def test_other_convolutions_run_as_they_are():
     cube = floats(3, 3, 3, 4, 8)
     check(lambda x: pg.depthwise_conv2d(x, two), x, regions=0)
     check(lambda x: pg.conv2d(x, w), floats(0, 9, 9, 4), regions=0)
-    check(lambda x: pg.conv3d(x, cube), floats(1, 5, 6, 7, 4))  # is in C, too
+    check(lambda x: pg.conv3d(x, cube), floats(1, 5, 6, 7, 4))  # also runs in C
 
 
-def test_the_memory_of_a_kernel_is_given_back():
+def test_calls_do_not_leak_memory():
     x = floats(1, 64, 64, 32)
     w = floats(3, 3, 32, 32)
     f = pg.jit(lambda x: pg.conv2d(x, w, pad="same"))

@@ -1,6 +1,6 @@
-"""Where cpu takes another way for many elements, few channels or odd values.
+"""cpu's kernels with different algorithms for different sizes, channels or values.
 
-Kernels are compared with their decompositions, which have one way for all.
+They are compared with their decompositions, which have only one algorithm.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ def ties(*shape):
     return RNG.integers(0, 3, shape).astype("float32")
 
 
-def spotted(x, *values):
-    """Put values at places of their own."""
+def with_values(x, *values):
+    """Set random elements of ``x`` to the values, and return ``x``."""
     x.reshape(-1)[RNG.permutation(x.size)[: len(values)]] = values
     return x
 
@@ -35,7 +35,7 @@ def run(name, inputs, attrs):
 
 POOL = {"filter_size": 3, "strides": 2, "pad": "same"}
 TILES = {"filter_size": 2, "strides": 2, "pad": "valid"}
-TWO = {"strides": 2, "pad": "same"}
+STRIDED = {"strides": 2, "pad": "same"}
 LRN = {"depth_radius": 2, "bias": 1.0, "alpha": 1.0, "beta": 0.75}
 SUMS = {"axis": 1, "exclusive": False, "reverse": False}
 ROWS = RNG.permutation(40)[:30].astype("int32")[:, None]
@@ -49,7 +49,7 @@ CASES = {
     ],
     "Cumprod": [([draw(3, 5, 600)], SUMS | {"reverse": True})],
     "LRN": [
-        ([spotted(draw(2, 3, 4, 9), NAN, INF)], LRN),
+        ([with_values(draw(2, 3, 4, 9), NAN, INF)], LRN),
         ([draw(1, 2, 2, 300)], LRN),
         ([draw(2, 3, 4, 1)], LRN),
     ],
@@ -77,29 +77,32 @@ CASES = {
         for size in ((40, 90), (13, 50), (20, 11))
     ],
     "Conv2DBackpropInput": [
-        ([draw(2, 30, 25, 8), draw(3, 3, 3, 8)], TWO | {"in_shape": (2, 59, 50, 3)})
+        ([draw(2, 30, 25, 8), draw(3, 3, 3, 8)], STRIDED | {"in_shape": (2, 59, 50, 3)})
     ],
-    "DepthwiseConv2dNative": [([draw(2, 59, 50, 3), draw(3, 3, 3, 2)], TWO)],
+    "DepthwiseConv2dNative": [([draw(2, 59, 50, 3), draw(3, 3, 3, 2)], STRIDED)],
     "DepthwiseConv2dNativeBackpropInput": [
-        ([draw(2, 30, 25, 6), draw(3, 3, 3, 2)], TWO | {"in_shape": (2, 59, 50, 3)})
+        ([draw(2, 30, 25, 6), draw(3, 3, 3, 2)], STRIDED | {"in_shape": (2, 59, 50, 3)})
     ],
     "DepthwiseConv2dNativeBackpropFilter": [
-        ([draw(2, 59, 50, 3), draw(2, 30, 25, 6)], TWO | {"filter_shape": (3, 3, 3, 2)})
+        (
+            [draw(2, 59, 50, 3), draw(2, 30, 25, 6)],
+            STRIDED | {"filter_shape": (3, 3, 3, 2)},
+        )
     ],
     "ScatterNd": [
         ([ROWS, draw(30, 600)], {"shape": (40, 600)}),
         ([ROWS // 2, draw(30, 600)], {"shape": (40, 600)}),
     ],
-    "ArgMax": [([spotted(draw(60, 70), *[NAN] * 9)], {"axis": i}) for i in (0, 1)],
-    "ArgMin": [([spotted(draw(60, 70), *[NAN] * 9)], {"axis": i}) for i in (0, 1)],
+    "ArgMax": [([with_values(draw(60, 70), *[NAN] * 9)], {"axis": i}) for i in (0, 1)],
+    "ArgMin": [([with_values(draw(60, 70), *[NAN] * 9)], {"axis": i}) for i in (0, 1)],
     "Draw": [
         ([RNG.random((40, 60, 4)).astype("float32")], {}),
-        ([spotted(draw(300, 300, 3), NAN, INF, -INF)], {}),
+        ([with_values(draw(300, 300, 3), NAN, INF, -INF)], {}),
     ],
 }
 
 
-def both_ways(name, inputs, attrs):
+def kernel_and_decomposition(name, inputs, attrs):
     with pg.use_backend("cpu"):
         found = run(name, inputs, attrs)
     dtypes = registry.open("cpu").runtime.dtypes
@@ -110,22 +113,22 @@ def both_ways(name, inputs, attrs):
 @pytest.mark.parametrize(
     ("name", "case"), [(name, i) for name in CASES for i in range(len(CASES[name]))]
 )
-def test_both_ways_lead_to_one_result(name, case):
-    for found, expected in both_ways(name, *CASES[name][case]):
+def test_kernels_agree_with_their_decompositions(name, case):
+    for found, expected in kernel_and_decomposition(name, *CASES[name][case]):
         assert found.dtype == expected.dtype
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("given", [POOL, TILES], ids=["overlapping", "tiles"])
+@pytest.mark.parametrize("options", [POOL, TILES], ids=["overlapping", "tiles"])
 @pytest.mark.parametrize("size", [(9, 12, 3), (90, 61, 5), (21, 18, 22, 3)], ids=str)
-def test_the_first_of_equal_maxima_gets_the_cotangent(size, given):
-    x = spotted(ties(2, *size), NAN, NAN, INF)
+def test_the_first_of_equal_maxima_gets_the_cotangent(size, options):
+    x = with_values(ties(2, *size), NAN, NAN, INF)
     with pg.use_backend("cpu"):
-        y = pg.max_pool(x, **given).numpy()
-    dy = spotted(draw(*y.shape), INF, -INF)
+        y = pg.max_pool(x, **options).numpy()
+    dy = with_values(draw(*y.shape), INF, -INF)
     name = "MaxPoolGrad" if len(size) == 3 else "MaxPool3DGrad"
-    for found, expected in both_ways(name, [dy, x, y], given):
+    for found, expected in kernel_and_decomposition(name, [dy, x, y], options):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -133,12 +136,12 @@ def test_the_first_of_equal_maxima_gets_the_cotangent(size, given):
 @pytest.mark.parametrize("missing", [0, 1, 30])
 def test_top_k_takes_the_first_of_equal_elements(k, missing):
     """NaN counts as the greatest."""
-    x = spotted(ties(50, 40), *[NAN] * missing)
+    x = with_values(ties(50, 40), *[NAN] * missing)
     with pg.use_backend("cpu"):
-        values, places = (y.numpy() for y in pg.top_k(x, k))
+        values, indices = (y.numpy() for y in pg.top_k(x, k))
     rank = np.where(np.isnan(x), INF, x)
     expected = np.argsort(-rank, axis=-1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(indices, expected)
     np.testing.assert_array_equal(values, np.take_along_axis(x, expected, -1))
 
 
@@ -146,7 +149,7 @@ def test_top_k_takes_the_first_of_equal_elements(k, missing):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_extremes_of_short_rows(n, dtype):
     x = (draw(600, n) * 9).astype(dtype)
-    x = spotted(x, NAN, INF, -INF, -INF) if x.dtype.kind == "f" else x
+    x = with_values(x, NAN, INF, -INF, -INF) if x.dtype.kind == "f" else x
     with pg.use_backend("cpu"):
         np.testing.assert_array_equal(pg.max(x, axis=1).numpy(), x.max(1))
         np.testing.assert_array_equal(
@@ -156,27 +159,27 @@ def test_extremes_of_short_rows(n, dtype):
 
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
-def test_the_first_of_equal_maxima_is_named(dtype, batch):
-    x = ties(2, 91, 60, 3).astype(dtype) - 2  # below what a padding of zeros would be
-    x = spotted(x, NAN, NAN, INF) if dtype == "float32" else x
+def test_max_pool_with_argmax_finds_the_first_of_equal_maxima(dtype, batch):
+    x = ties(2, 91, 60, 3).astype(dtype) - 2  # negative, so that zero padding would win
+    x = with_values(x, NAN, NAN, INF) if dtype == "float32" else x
     attrs = POOL | {"include_batch_in_index": batch}
-    for found, expected in both_ways("MaxPoolWithArgmax", [x], attrs):
+    for found, expected in kernel_and_decomposition("MaxPoolWithArgmax", [x], attrs):
         np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", "?bhiqBefdFD")
 @pytest.mark.parametrize("shape", [(70, 90), (90,), (70, 1), ()], ids=str)
-def test_where_keeps_the_bits_of_what_it_chooses(shape, dtype):
+def test_where_keeps_the_bits_of_its_inputs(shape, dtype):
     condition = RNG.random((70, 90)) < 0.5
     a = ties(70, 90).astype(dtype)
     b = (ties(*shape) - 1).astype(dtype)
     if np.dtype(dtype).kind in "fc":
-        a = spotted(a, NAN, INF, -0.0)
+        a = with_values(a, NAN, INF, -0.0)
         b = b * np.asarray(-0.0, dtype)
     with pg.use_backend("cpu"):
         found = pg.where(condition, pg.asarray(a), pg.asarray(b)).numpy()
-        turned = pg.where(condition.T, pg.asarray(a.T), pg.asarray(a.T)).numpy()
+        transposed = pg.where(condition.T, pg.asarray(a.T), pg.asarray(a.T)).numpy()
     expected = np.where(condition, a, b)
     assert found.dtype == expected.dtype
     assert found.tobytes() == expected.tobytes()
-    assert turned.tobytes() == a.T.tobytes()
+    assert transposed.tobytes() == a.T.tobytes()

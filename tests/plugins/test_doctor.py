@@ -1,4 +1,4 @@
-"""What ``python -m plugrad doctor`` finds out, with fake distributions."""
+"""The findings of ``python -m plugrad doctor``, with fake distributions."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def plugrad_kernels():
 
 @pytest.fixture
 def doctor(tmp_path):
-    """Run doctor with the fake distributions: the status and what it finds."""
+    """Run doctor with the fake distributions; return status, report and plugins."""
 
     def run(**environment):
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -57,7 +57,7 @@ def doctor(tmp_path):
     return run
 
 
-def test_a_backend_tests_itself_and_makes_remarks(site, doctor):
+def test_a_self_test_runs_and_its_remarks_are_shown(site, doctor):
     site("plugrad-it", BACKEND.format(test="return ['device 1: skipped, no memory']"))
     status, data, rows = doctor()
     assert (status, rows["it"]["state"], rows["it"]["advice"]) == (0, "works", "")
@@ -70,7 +70,7 @@ def test_a_backend_tests_itself_and_makes_remarks(site, doctor):
     assert data["python"] == ".".join(map(str, sys.version_info[:3]))
 
 
-def test_a_backend_that_finds_itself_broken(site, doctor):
+def test_a_backend_whose_self_test_fails_is_broken(site, doctor):
     site("plugrad-it", BACKEND.format(test="raise OSError('the fan is off')"))
     status, _, rows = doctor()
     assert (status, rows["it"]["state"]) == (1, "broken")
@@ -79,7 +79,7 @@ def test_a_backend_that_finds_itself_broken(site, doctor):
     assert rows["cpu"]["state"] == "works"
 
 
-def test_what_a_variable_leaves_out_is_not_broken(site, doctor):
+def test_a_plugin_that_a_variable_leaves_out_is_not_broken(site, doctor):
     site("plugrad-it", "raise OSError")
     status, _, rows = doctor(PLUGRAD_BLOCK="it")
     assert (status, rows["it"]["state"]) == (0, "left out")
@@ -87,7 +87,7 @@ def test_what_a_variable_leaves_out_is_not_broken(site, doctor):
     assert rows["it"]["advice"] == "change that variable to load it"
 
 
-VARIABLES = {  # what is set: what doctor says
+VARIABLES = {  # a variable and its value: the message of doctor
     ("PLUGRAD_COMPILED", "no"): "PLUGRAD_COMPILED=no: use 0 or 1",
     ("PLUGRAD_FALLBACK", "never"): "PLUGRAD_FALLBACK=never: use error, warn or allow",
     ("PLUGRAD_BACKEND", "cup"): "there is no such backend; did you mean 'cpu'?",
@@ -97,7 +97,7 @@ VARIABLES = {  # what is set: what doctor says
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_wrong_variables(variable, doctor):
+def test_wrong_variables_are_reported(variable, doctor):
     status, data, _ = doctor(**dict([variable]))
     (line,) = data["environment"]
     assert status == 1
@@ -105,16 +105,16 @@ def test_wrong_variables(variable, doctor):
     assert line.startswith(variable[0])
 
 
-def test_right_variables(doctor):
+def test_right_variables_are_not_reported(doctor):
     right = {"PLUGRAD_FALLBACK": "warn", "PLUGRAD_BACKEND": "cpu"}
     status, data, _ = doctor(**right, PLUGRAD_CPU_ANYTHING="1")
     assert (status, data["environment"]) == (0, [])
 
 
 PARTIAL = BACKEND.replace("kernels=KERNELS,", "kernels={kernels}, {more}")
-SOME = '{"Add": KERNELS["Add"]}'
-PARTS = {  # what a backend has: what doctor says of it
-    (f"{SOME}", ""): [
+ADD_ONLY = '{"Add": KERNELS["Add"]}'
+PARTS = {  # kernels and options of a backend: the remarks of doctor
+    (f"{ADD_ONLY}", ""): [
         "works in part: no BatchMatMul, ",
         "upload and download, Add: as NumPy; cannot run: Sum, BatchMatMul, a gradient",
     ],
@@ -142,8 +142,8 @@ def test_a_backend_may_be_partial(part, policy, site, doctor):
         assert remark.startswith(expected), remark
 
 
-def test_long_lists_of_missing_kernels_are_cut(site, doctor):
-    source = PARTIAL.format(test="return []", kernels=SOME, more="")
+def test_long_lists_of_missing_kernels_are_shortened(site, doctor):
+    source = PARTIAL.format(test="return []", kernels=ADD_ONLY, more="")
     site("plugrad-it", source)
     _, _, rows = doctor()
     remark, _ = rows["it"]["entries"][0]["remarks"]
@@ -152,7 +152,7 @@ def test_long_lists_of_missing_kernels_are_cut(site, doctor):
     assert re.fullmatch(r"\d\d more, see `python -m plugrad kernels`", rest)
 
 
-def test_kernels_of_op_libraries_are_missed_on_no_backend(site, doctor):
+def test_kernels_of_op_libraries_are_not_reported_as_missing(site, doctor):
     site("plugrad-toy", GOOD)  # with a kernel on cpu, and no decomposition
     site("plugrad-it", BACKEND.format(test="return []"))
     _, _, rows = doctor()
@@ -160,14 +160,14 @@ def test_kernels_of_op_libraries_are_missed_on_no_backend(site, doctor):
     assert remark.endswith("as NumPy")
 
 
-def test_a_plugin_that_brings_nothing(site, doctor):
+def test_a_plugin_that_registers_nothing(site, doctor):
     site("plugrad-it", KERNEL_PACK.replace('[KernelPack("cup", open=dict)]', "[]"))
     status, _, rows = doctor()
     assert (status, rows["it"]["state"]) == (0, "works")
     assert rows["it"]["notes"] == ["registers nothing: its hooks return empty lists"]
 
 
-def test_a_host_that_is_not_there_is_what_to_install(site, doctor, tmp_path):
+def test_the_advice_is_to_install_a_missing_host(site, doctor, tmp_path):
     hosted = PARTIAL.format(
         test="return []", kernels="KERNELS", more="host='far', host_kernels=['Unique'],"
     )
@@ -180,7 +180,7 @@ def test_a_host_that_is_not_there_is_what_to_install(site, doctor, tmp_path):
     assert rows["it"]["advice"] == "`pip install plugrad-far`"
 
 
-def test_an_extension_of_nobody_is_a_remark(site, doctor):
+def test_a_kernel_pack_for_an_unknown_backend_is_a_remark(site, doctor):
     site("plugrad-it", KERNEL_PACK)
     status, _, rows = doctor()
     assert (status, rows["it"]["state"]) == (0, "works")
@@ -189,7 +189,7 @@ def test_an_extension_of_nobody_is_a_remark(site, doctor):
     ]
 
 
-def test_a_missing_module_is_what_to_install(site, doctor):
+def test_the_advice_is_to_install_a_missing_module(site, doctor):
     site("plugrad-it", "import nonsense_")
     _, _, rows = doctor()
     assert rows["it"]["advice"] == (
@@ -198,14 +198,14 @@ def test_a_missing_module_is_what_to_install(site, doctor):
     assert "ModuleNotFoundError" in rows["it"]["traceback"]
 
 
-INCOMPLETE = {  # what a plugin lacks: its module, and its entry point
+INCOMPLETE = {  # a module that is missing: the source, and the entry point
     "plugrad_it.kernels": ("import plugrad_it.kernels", "plugrad_it"),
     "plugrad_it.plugin": ("", "plugrad_it.plugin"),
 }
 
 
 @pytest.mark.parametrize("missing", INCOMPLETE)
-def test_a_plugin_that_is_installed_in_part(missing, site, doctor):
+def test_a_plugin_that_is_only_partly_installed(missing, site, doctor):
     source, module = INCOMPLETE[missing]
     site("plugrad-it", source, f"[plugrad.v1]\nit = {module}\n")
     status, _, rows = doctor()
@@ -216,7 +216,7 @@ def test_a_plugin_that_is_installed_in_part(missing, site, doctor):
     assert "plugrad-it" in rows["it"]["advice"]
 
 
-def test_malformed_metadata_of_a_plugin(site, doctor):
+def test_malformed_metadata_of_a_plugin_is_reported(site, doctor):
     site("plugrad-it", "", "[plugrad.v1]\nit : oops\n")
     status, _, rows = doctor()
     assert status == 1
@@ -233,7 +233,7 @@ def test_a_deprecation_is_noted(site, doctor):
     assert "imports plugrad._src.registry.deprecation.warn_deprecated" in notes[1]
 
 
-def test_distributions_that_are_there_twice(site, doctor, tmp_path):
+def test_distributions_that_are_installed_twice(site, doctor, tmp_path):
     site("plugrad-it", BACKEND.format(test="return []"))
     again = tmp_path / "again"
     again.mkdir()
@@ -242,7 +242,7 @@ def test_distributions_that_are_there_twice(site, doctor, tmp_path):
     old.mkdir()
     (old / "METADATA").write_text("Name: plugrad_it\nVersion: 0.9\n")
     (old / "entry_points.txt").write_text("[plugrad.v1]\nit = plugrad_gone\n")
-    left = tmp_path / "plugrad_it-1.1.dist-info"
+    leftover = tmp_path / "plugrad_it-1.1.dist-info"
     path = [tmp_path, again / "linked", again, os.environ.get("PYTHONPATH", "")]
     _, data, rows = doctor(PYTHONPATH=os.pathsep.join(map(str, path)))
     assert rows["it"]["state"] == "works"
@@ -253,12 +253,12 @@ def test_distributions_that_are_there_twice(site, doctor, tmp_path):
     assert hidden == (
         f"plugrad-it 1.0 in {tmp_path} hides 0.9 in {again}; uninstall one of them"
     )
-    old.rename(left)  # as an interrupted update leaves it
+    old.rename(leftover)  # as an interrupted update leaves it
     _, data, _ = doctor()
     assert any("as an interrupted update leaves it" in x for x in data["distributions"])
 
 
-def test_every_entry_of_a_plugin_says_what_is_wrong_with_it():
+def test_each_entry_of_a_plugin_has_its_own_reason():
     entries = [
         {"entry": f"backend {name}", "phase": "failed", "reason": name, "remarks": []}
         for name in ("too hot", "too cold")
@@ -274,7 +274,7 @@ def test_every_entry_of_a_plugin_says_what_is_wrong_with_it():
     assert text.endswith("backend too cold failed: too cold")
 
 
-ACCELERATORS = {  # why they are missing, what does the work, the interpreter: the text
+ACCELERATORS = {  # why they are missing, the language in use, the interpreter: text
     ("", "C", "cpython"): ["C accelerators: in use"],
     ("", "Python", "cpython"): [
         "C accelerators: not in use, PLUGRAD_COMPILED=0 is in the environment; "
@@ -296,9 +296,9 @@ ACCELERATORS = {  # why they are missing, what does the work, the interpreter: t
 
 @pytest.mark.parametrize("case", ACCELERATORS)
 def test_accelerators(case, monkeypatch):
-    missing, how, implementation = case
+    missing, language, implementation = case
     monkeypatch.setattr(accelerated, "missing", missing)
-    monkeypatch.setattr(accelerated, "fast_path_language", lambda: how)
+    monkeypatch.setattr(accelerated, "fast_path_language", lambda: language)
     monkeypatch.setattr(sys.implementation, "name", implementation)
     assert _accelerator_lines(_accelerators()) == ACCELERATORS[case]
 
@@ -321,7 +321,7 @@ def test_requirements(site, monkeypatch, tmp_path):
     assert str(here) == "wanted-here, which is not installed"
 
 
-PRIVATE = {  # an import: whether it is of something private
+PRIVATE = {  # an import statement: whether it imports a private name
     "import plugrad": False,
     "import plugrad.plugin as p": False,
     "from plugrad import linalg, geometry": False,

@@ -1,4 +1,4 @@
-"""What an entry point may name, and what is said of one that is wrong."""
+"""What an entry point may name, and the errors of wrong entry-point modules."""
 
 import textwrap
 
@@ -48,7 +48,7 @@ ENTRIES = {  # the value of the entry point, the module, the start of the reason
 
 
 @pytest.mark.parametrize("case", ENTRIES)
-def test_what_is_wrong_with_an_entry_point_module_is_said(case, site, python):
+def test_errors_in_entry_point_modules_are_reported(case, site, python):
     value, source, reason = ENTRIES[case]
     site("plugrad-it", source, f"[plugrad.v1]\nit = {value}\n")
     (line,) = [x for x in python(PHASES).splitlines() if x.startswith("plugrad-it")]
@@ -68,7 +68,7 @@ def test_an_entry_point_may_name_an_object(site, python):
 EMPTY = CLAIMS_CPU.replace("[Backend", "[] and [Backend")
 
 
-def test_who_asks_for_a_plugin_that_brings_nothing_is_told_so(site, python):
+def test_the_error_says_that_a_plugin_registers_nothing(site, python):
     site("plugrad-it", EMPTY)
     out = python("""
         import plugrad as pg
@@ -100,7 +100,7 @@ def plugrad_gradients():
 """
 
 
-def test_what_open_may_not_return_is_named(site, python):
+def test_wrong_results_of_open_are_reported(site, python):
     site("plugrad-it", OPENS)
     out = python("""
         import plugrad as pg

@@ -1,4 +1,4 @@
-"""Gradient packs: which gradient is in force, where, when and for whom.
+"""Gradient packs: which gradient applies in which scope, backend and thread.
 
 The packs are those of ``examples/gradient_packs``, installed like any other plugin.
 """
@@ -14,7 +14,7 @@ from plugrad.plugin import Backend, Runtime
 from plugrad_conformance.toy import toy
 
 X = np.array([[-1.0, 2.0, 3.0]], np.float32)
-W = np.array([1.0, 1.0, -1.0], np.float32)  # the last speaks against
+W = np.array([1.0, 1.0, -1.0], np.float32)  # the last element lowers the score
 EYE = np.eye(3, dtype=np.float32)
 
 
@@ -31,19 +31,19 @@ def test_installed_is_not_active(backend):
     assert pg.grad(score)(X).tolist() == PLAIN
 
 
-def test_the_inner_scope_wins_and_the_outer_comes_back(backend):
+def test_the_inner_scope_wins_and_the_outer_is_restored(backend):
     with pg.use_gradients("deconvnet"):
         with pg.use_gradients("guided"):
             assert pg.grad(score)(X).tolist() == GUIDED
             with pg.override_gradient("Relu", x=lambda dy: dy * 5):
                 assert pg.grad(score)(X).tolist() == [[5, 5, -5]]
         assert pg.grad(score)(X).tolist() == DECONVNET
-        with pg.use_gradients("straight_through"):  # says nothing of Relu
+        with pg.use_gradients("straight_through"):  # has no gradient of Relu
             assert pg.grad(score)(X).tolist() == DECONVNET
     assert pg.grad(score)(X).tolist() == PLAIN
 
 
-def test_a_scope_is_over_what_is_registered(backend):
+def test_a_scope_overrides_registered_gradients(backend):
     pg.register_gradient("Relu", x=lambda dy: dy * 7)
     try:
         assert pg.grad(score)(X).tolist() == [[7, 7, -7]]
@@ -53,7 +53,7 @@ def test_a_scope_is_over_what_is_registered(backend):
         pg.unregister_gradient("Relu")
 
 
-def test_only_some_kernels_of_a_pack(backend):
+def test_a_scope_can_use_only_some_kernels_of_a_pack(backend):
     f = lambda x: pg.sum(pg.round(x) + pg.sign(x / 8))
     x = np.array([1.25, -2.5], np.float32)
     with pg.use_gradients("straight_through", kernels=["Round"]):
@@ -64,7 +64,7 @@ def test_only_some_kernels_of_a_pack(backend):
         assert pg.grad(f)(x).tolist() == [1.125, 1.125]
 
 
-def test_only_one_backend(backend):
+def test_a_scope_can_apply_to_only_one_backend(backend):
     scope = lambda name: pg.use_gradients("guided", backend=name)
     with toy("elsewhere"):
         with scope("elsewhere"):
@@ -91,7 +91,7 @@ FUSED = {
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_a_pack_reaches_inside_fused_kernels(name, backend):
+def test_a_pack_applies_to_activations_in_fused_kernels(name, backend):
     f = lambda x: pg.sum(FUSED[name](x) * W)
     assert pg.grad(f)(X).tolist() == PLAIN
     with pg.use_gradients("guided"):
@@ -100,7 +100,7 @@ def test_a_pack_reaches_inside_fused_kernels(name, backend):
         assert pg.grad(f)(X).tolist() == DECONVNET
 
 
-def test_the_choice_is_made_when_it_runs(backend):
+def test_the_gradient_is_chosen_in_the_forward_pass(backend):
     with pg.use_gradients("guided"):
         y, pull_back = pg.vjp(score, X)
     _, plain = pg.vjp(score, X)
@@ -110,29 +110,29 @@ def test_the_choice_is_made_when_it_runs(backend):
     del y
 
 
-def test_the_origin_is_remembered(backend):
+def test_a_gradient_has_an_origin(backend):
     with pg.use_gradients("guided"):
         origin = str(pg.get_gradient("Relu")["x"].origin)
     assert "plugrad-gradient-packs 0.1.0, pack 'guided'" in origin
     assert "plugrad_gradient_packs.rules:" in origin
 
 
-def test_another_thread_sees_nothing_of_a_scope(backend):
-    seen = []
+def test_a_scope_does_not_affect_other_threads(backend):
+    found = []
 
     def look():
         with pg.use_backend(backend):
-            seen.append(pg.grad(score)(X).tolist())
+            found.append(pg.grad(score)(X).tolist())
 
     with pg.use_gradients("guided"):
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
         assert pg.grad(score)(X).tolist() == GUIDED
-    assert seen == [PLAIN]
+    assert found == [PLAIN]
 
 
-def test_gradients_that_come_with_a_backend_hold_there_alone():
+def test_gradients_of_a_backend_apply_only_to_it():
     with pg.use_backend("cpu"):
         arrays = pg.get_kernels_for_backend("cpu")
     runtime = Runtime(
@@ -146,7 +146,7 @@ def test_gradients_that_come_with_a_backend_hold_there_alone():
             assert pg.grad(score)(X).tolist() == [[0, 2, -2]]
             with pg.use_gradients("guided"):
                 assert pg.grad(score)(X).tolist() == GUIDED
-            # What was recorded here is pulled back by this backend's gradients.
+            # Operations recorded here use the gradients of this backend.
             _, pull_back = pg.vjp(score, X)
         with pg.use_backend("cpu"):
             assert pg.grad(score)(X).tolist() == PLAIN
@@ -176,7 +176,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("scope", "message"), WRONG)
-def test_wrong_names(scope, message):
+def test_wrong_names_are_refused(scope, message):
     with pytest.raises(ValueError, match=message):
         scope()
 
@@ -201,7 +201,7 @@ with pg.use_gradients("guided"):
     assert done.stdout.split() == ["False", "True"]
 
 
-# --- opening: a plugin of two packs, which notes when it is asked for them ---------
+# --- opening: a plugin of two packs, which records when they are opened ------------
 
 COUNTED = """
 import time
@@ -267,7 +267,7 @@ print(slopes == 8 * [2.0], counted.opened)
     assert out == "True ['double']"
 
 
-def test_a_pack_that_fails_is_not_tried_again_and_one_interrupted_is(site, python):
+def test_a_failed_pack_is_not_opened_again_but_an_interrupted_one_is(site, python):
     site("plugrad-counted", COUNTED)
     out = python(
         SLOPE
@@ -294,7 +294,7 @@ print(counted.opened)
     ]
 
 
-def test_who_takes_over_the_name_of_a_pack_opens_its_own(site, python):
+def test_a_new_owner_of_a_pack_name_opens_its_own_pack(site, python):
     site("plugrad-counted", COUNTED)
     out = python(
         SLOPE

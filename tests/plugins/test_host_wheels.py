@@ -1,4 +1,4 @@
-"""``release.host`` builds a wheel for each content of a folder; misfits of plugins."""
+"""Wheels of ``release.host``, one for each content of a folder, and misfit wheels."""
 
 import subprocess
 
@@ -10,7 +10,7 @@ from tests.plugins.metadata import read_wheel
 
 @pytest.fixture
 def package(tmp_path):
-    """Return a folder in a repository of its own, with a file that git tracks."""
+    """Return a folder in a new repository, with a file that git tracks."""
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     folder = tmp_path / "package"
     (folder / "src").mkdir(parents=True)
@@ -20,7 +20,7 @@ def package(tmp_path):
     return folder
 
 
-def test_a_digest_is_that_of_the_files_that_git_does_not_ignore(package, monkeypatch):
+def test_a_digest_covers_the_files_that_git_does_not_ignore(package, monkeypatch):
     first = host.digest(package)
     (package / "build").mkdir()
     (package / "build" / "made.o").write_text("object")
@@ -33,7 +33,7 @@ def test_a_digest_is_that_of_the_files_that_git_does_not_ignore(package, monkeyp
     assert len({first, second, third, host.digest(package)}) == 4
 
 
-def test_a_copy_keeps_objects_and_loses_what_is_gone(package, tmp_path):
+def test_a_copy_keeps_objects_and_drops_deleted_files(package, tmp_path):
     copy = tmp_path / "copy"
     host.copy(package, copy)
     (copy / "build" / "zig").mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""`jit` replays what is installed: models of the importers, and packages of users.
+"""`jit` replays code of installed packages: imported models, and user packages.
 
-Everything is a wheel in a fresh environment, and the programs run in an empty folder.
+They are installed from wheels in a fresh environment; programs run in an empty folder.
 """
 
 import subprocess
@@ -123,7 +123,7 @@ def installed(tmp_path_factory, wheelhouse):
 
 
 def printed(environment, folder, program, *arguments):
-    """Return what a program prints that runs in an empty folder."""
+    """Run a program in an empty folder, and return what it prints."""
     script = folder / "program.py"
     script.write_text(program)
     command = [environment.python, "-I", "-W", "error", str(script), *arguments]
@@ -136,18 +136,18 @@ def printed(environment, folder, program, *arguments):
     return done.stdout.strip()
 
 
-def test_a_package_of_a_user_replays(installed, tmp_path):
+def test_a_user_package_is_replayed(installed, tmp_path):
     assert printed(installed, tmp_path, USER_PROGRAM) == "replays"
 
 
-def test_a_model_of_onnx_replays(installed, tmp_path):
+def test_an_onnx_model_is_replayed(installed, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(image().SerializeToString())
     program = MODEL_PROGRAM.format(package="plugrad_onnx")
     assert printed(installed, tmp_path, program, str(path)) == "replays True"
 
 
-def test_a_model_of_tensorflow_js_replays(installed, tmp_path):
+def test_a_tensorflow_js_model_is_replayed(installed, tmp_path):
     path, _ = layers_model(tmp_path, "conv2d")
     program = MODEL_PROGRAM.format(package="plugrad_tfjs")
     assert printed(installed, tmp_path, program, str(path)) == "replays True"

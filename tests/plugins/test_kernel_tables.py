@@ -6,7 +6,7 @@ import pytest
 from plugrad.plugin import KernelTable
 
 TABLE = "from plugrad.plugin import KernelTable\nkernels = KernelTable({})\n"
-PACKAGES = {  # the modules and what they hold; the kernels, or the error
+PACKAGES = {  # modules with their tables: the collected kernels, or the error
     "two families": ({"a": "A=abs", "b": "B=abs"}, ["A", "B"]),
     "a module of helpers": ({"a": "A=abs", "_b": "A=abs"}, ["A"]),
     "no module": ({}, []),

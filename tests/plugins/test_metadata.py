@@ -1,6 +1,6 @@
-"""What is uploaded: metadata, versions, sdists, and a core without a C compiler.
+"""Distributions: metadata, versions, sdists, and a core without a C compiler.
 
-No wheel but one of the core is built here; `make dist` builds all of them.
+Only a wheel of the core is built here; `make dist` builds all wheels.
 """
 
 import json
@@ -20,7 +20,7 @@ from plugrad_conformance.__main__ import main
 from plugrad_conformance.new import KINDS
 
 from release.build import SHARES_NATIVE
-from tests.plugins.metadata import read_sdist, what_is_wrong
+from tests.plugins.metadata import metadata_problems, read_sdist
 from tests.plugins.wheels import PROGRAM, ROOT, clean, copied, package, run
 
 WORKSPACE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
@@ -29,7 +29,7 @@ PACKAGES = [
     for pattern in WORKSPACE["workspace"]["members"]
     for path in sorted(ROOT.glob(f"{pattern}/pyproject.toml"))
 ]
-# What a build needs besides Python, and no rule of the build backend brings by itself.
+# Files that a build needs and that build backends do not include by themselves.
 SOURCES = {
     "core": {"setup.py"},
     "plugins/cpu": {"setup.py", "compile_kernels.py"},
@@ -43,12 +43,12 @@ def project(folder):
 
 
 @pytest.mark.parametrize("folder", PACKAGES)
-def test_wheel_and_sdist_say_what_they_are(folder, tmp_path):
+def test_the_metadata_of_wheels_and_sdists_is_complete(folder, tmp_path):
     source = copied(folder, tmp_path / "source")
-    assert what_is_wrong(project_wheel_metadata(source, isolated=False)) == []
+    assert metadata_problems(project_wheel_metadata(source, isolated=False)) == []
     (tmp_path / "dist").mkdir()
     metadata, names = read_sdist(package(source, tmp_path / "dist", kind="sdist"))
-    assert what_is_wrong(metadata) == []
+    assert metadata_problems(metadata) == []
     folders = [source / "src_c", source / "native"]
     c_sources = {
         path.relative_to(source).as_posix()
@@ -65,8 +65,8 @@ def test_wheel_and_sdist_say_what_they_are(folder, tmp_path):
 
 
 def versions(folder):
-    """Return the versions of all distributions, and their bounds of each other."""
-    found = [project(folder / one) for one in PACKAGES]
+    """Return the versions of all distributions, and their bounds on each other."""
+    found = [project(folder / name) for name in PACKAGES]
     extras = [table.get("optional-dependencies", {}).values() for table in found]
     needs = [need for table in found for need in table["dependencies"]]
     needs += [need for lists in extras for each in lists for need in each]
@@ -77,8 +77,8 @@ def versions(folder):
     return {cited, *(table["version"] for table in found)}, {*bounds}
 
 
-def test_one_version_is_everywhere():
-    """The lowest one that a plugin needs may be older: `make compat` tests it."""
+def test_all_distributions_have_the_same_version():
+    """The lowest version that a plugin allows may be older: `make compat` tests it."""
     version = project(ROOT / "core")["version"]
     found, bounds = versions(ROOT)
     assert found == {version}
@@ -87,13 +87,13 @@ def test_one_version_is_everywhere():
     assert all(Version(lowest) <= Version(version) for lowest, _ in bounds)
 
 
-def test_make_version_writes_it_everywhere(tmp_path):
+def test_make_version_changes_all_files(tmp_path):
     if shutil.which("make") is None:
         pytest.skip("there is no make")
     for path in (
         "Makefile",
         "CITATION.cff",
-        *(f"{one}/pyproject.toml" for one in PACKAGES),
+        *(f"{name}/pyproject.toml" for name in PACKAGES),
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
@@ -101,7 +101,7 @@ def test_make_version_writes_it_everywhere(tmp_path):
     found, bounds = versions(tmp_path)
     lowest = {lowest for lowest, _ in versions(ROOT)[1]}
     assert found == {"7.8.9"}
-    assert bounds == {(one, "7.9") for one in lowest}
+    assert bounds == {(name, "7.9") for name in lowest}
     assert not [*tmp_path.rglob("*.old")]
     refused = subprocess.run(
         ["make", "-C", str(tmp_path), "version"], capture_output=True, text=True
@@ -111,9 +111,9 @@ def test_make_version_writes_it_everywhere(tmp_path):
 
 
 def test_an_extra_of_the_core_installs_each_plugin():
-    """But the tests and the example, which are for authors of plugins."""
+    """The kit and the example have no extra, because they are for plugin authors."""
     extras = project(ROOT / "core")["optional-dependencies"]
-    plugins = [project(ROOT / one)["name"] for one in PACKAGES if "plugins/" in one]
+    plugins = [project(ROOT / name)["name"] for name in PACKAGES if "plugins/" in name]
     for name in plugins:
         extra = name.removeprefix("plugrad-")
         assert [need.partition(">=")[0] for need in extras[extra]] == [name]
@@ -166,7 +166,9 @@ def test_without_a_compiler_everything_works(uncompiled):
         return done.stdout.strip()
 
     assert prints("-c", PROGRAM) == "[0.5, 0.5] cpu"
-    told = json.loads(prints("-m", "plugrad", "doctor", "--json"))["accelerators"]
-    assert not told["in use"]
-    assert told["reason"] == "they were not compiled when plugrad was installed"
-    assert told["advice"].startswith("install a wheel of plugrad, or install a C comp")
+    report = json.loads(prints("-m", "plugrad", "doctor", "--json"))["accelerators"]
+    assert not report["in use"]
+    assert report["reason"] == "they were not compiled when plugrad was installed"
+    assert report["advice"].startswith(
+        "install a wheel of plugrad, or install a C comp"
+    )

@@ -1,7 +1,7 @@
-"""Everything that a plugin can do wrong, in one environment, with 300 neighbours.
+"""Plugins with all kinds of faults, in one environment with 300 other distributions.
 
-Each is a real wheel. The healthy ones must work all the same, and ``doctor`` must name
-the guilty.
+Each plugin is a real wheel. The healthy plugins must work nevertheless, and ``doctor``
+must name the faulty ones.
 """
 
 import plugrad
@@ -18,7 +18,7 @@ from plugrad.plugin import Backend, hookimpl
 def plugrad_backends():
     return [Backend({name!r}, open=open_it)]
 """
-# A backend that works, if what stands before it does.
+# A backend that works if the code in front of it works.
 WORKING = """
 def open_it():
     import numpy as np
@@ -53,7 +53,7 @@ def plugrad_gradients():
 
 
 def working(name, before="", open_it=WORKING):
-    """Return an entry-point module whose backend works, after what ``before`` does."""
+    """Return an entry-point module that runs ``before``, and whose backend works."""
     return before + open_it + BACKEND.format(name=name)
 
 
@@ -64,7 +64,7 @@ def opening(name, line):
 
 PANIC = "class Panic(BaseException): pass\nraise Panic('of rust')"
 PRIVATE = "from plugrad._src.engine.dispatch import active"
-# Name of the plugin: its module, what doctor says of it, and words from its row there.
+# Name of the plugin: its module, its state in doctor's report, and text from its row.
 PLUGINS = {
     "metal-a": (working("metal"), "broken", "claimed by plugrad-metal-a 1.0 and plu"),
     "metal-b": (working("metal"), "broken", "claimed by plugrad-metal-a 1.0 and plu"),
@@ -139,7 +139,7 @@ PLUGINS = {
 }
 REQUIRES = {"demanding": ["plugrad>=99"], "cautious": ["plugrad<0.1"]}
 GROUPS = {"future": "plugrad.v2", "past": "plugrad.v0"}
-# What takes the process down, and what doctor says of it.
+# Code that ends or blocks the process, and the reason in doctor's report.
 DEADLY = {
     "aborting": ("import os; os.abort()", "ended the process with SIGABRT"),
     "leaving": ("import os; os._exit(0)", "ended the process with exit status 0"),
@@ -149,7 +149,7 @@ DEADLY = {
 
 @pytest.fixture(scope="module")
 def crowded(environment, wheelhouse):
-    """Install all of them, and 300 distributions that have nothing to do with it."""
+    """Install all plugins, and 300 distributions that are not plugins."""
     for name, source in {n: p[0] for n, p in PLUGINS.items()}.items():
         module = f"plugrad_{name.replace('-', '_')}"
         entry_points = f"[{GROUPS.get(name, 'plugrad.v1')}]\n{name} = {module}\n"
@@ -177,7 +177,7 @@ def crowded(environment, wheelhouse):
             info.rmdir()
 
 
-def test_the_import_touches_none_of_them(crowded):
+def test_importing_plugrad_imports_no_plugin(crowded):
     modules = sorted(f"plugrad_{name.replace('-', '_')}" for name in PLUGINS)
     code = f"""
 import sys, plugrad
@@ -190,7 +190,7 @@ HEALTHY = ["cpu", "printing", "writing", "sleeping", "patching", "private", "cau
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_the_healthy_ones_work(name, crowded):
+def test_healthy_plugins_work(name, crowded):
     code = f"""
 import numpy as np, plugrad as pg
 before = np.geterr()
@@ -202,20 +202,20 @@ assert np.geterr() == before
     assert crowded.prints(code).splitlines()[-1] == f"[2.0, 4.0] {name}"
 
 
-def test_the_automatic_choice_works_and_names_the_guilty(crowded):
+def test_the_automatic_choice_works_and_names_faulty_plugins(crowded):
     done = crowded.run("-W", "always", "-c", PROGRAM)
     assert done.stdout.splitlines()[-1] == "[0.5, 0.5] cpu"
     for name in ("exiting", "reentering", "panicking"):
         assert f"skipped plugin plugrad-{name} 1.0" in done.stderr
         assert f"PLUGRAD_BLOCK={name}" in done.stderr
-    # relu-a and relu-b extend the same kernel: cpu goes on with its own
+    # relu-a and relu-b extend the same kernel, so cpu runs its own
     code = "import plugrad as pg; pg.set_backend('cpu'); print(pg.relu([2.0]).tolist())"
     assert crowded.prints(code).splitlines()[-1] == "[2.0]"
     last = crowded.prints(code, PLUGRAD_BLOCK="relu-b").splitlines()[-1]
-    assert last == "[0.0]"  # now relu-a's counts
+    assert last == "[0.0]"  # now relu-a's kernel runs
 
 
-ASKED = {  # what somebody asks for: the end of the error, and of a block that helps
+CALLS = {  # a call: part of its error, and a PLUGRAD_BLOCK that helps
     "pg.set_backend('metal')": ("set PLUGRAD_BLOCK to all but one of them", "metal-b"),
     "pg.use_gradients('guided')": ("set PLUGRAD_BLOCK to all but one", "guided-a"),
     "pg.set_backend('reentering')": ("move code that needs tensors into `open`", None),
@@ -241,9 +241,9 @@ ASKED = {  # what somebody asks for: the end of the error, and of a block that h
 }
 
 
-@pytest.mark.parametrize("call", ASKED)
+@pytest.mark.parametrize("call", CALLS)
 def test_a_call_names_the_plugin_and_the_reason(call, crowded):
-    message, block = ASKED[call]
+    message, block = CALLS[call]
     done = crowded.run("-c", f"import plugrad as pg; {call}")
     assert done.returncode == 1
     lines = done.stderr.strip().splitlines()
@@ -255,16 +255,16 @@ def test_a_call_names_the_plugin_and_the_reason(call, crowded):
 
 
 @pytest.fixture(scope="module")
-def told(crowded):
-    """Return what doctor says, for programs and for people."""
-    found, status = crowded.told("doctor")
+def report(crowded):
+    """Return doctor's report, as JSON and as text."""
+    found, status = crowded.report("doctor")
     assert status == 1
     return found, crowded.run("-m", "plugrad", "doctor").stdout
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_doctor_names_the_guilty(name, told):
-    data, text = told
+def test_doctor_reports_each_plugin(name, report):
+    data, text = report
     _, state, words = PLUGINS[name]
     (row,) = (row for row in data["plugins"] if row["name"] == name)
     assert row["state"] == state
@@ -273,8 +273,8 @@ def test_doctor_names_the_guilty(name, told):
     assert f"plugrad-{name} 1.0 ({name})" in text
 
 
-def test_doctor_says_more_of_all(told):
-    data, text = told
+def test_doctor_reports_details(report):
+    data, text = report
     rows = {row["name"]: row for row in data["plugins"]}
     assert rows["cpu"]["state"] == "works"
     assert rows["sleeping"]["seconds"] >= 0.3
@@ -288,10 +288,10 @@ def test_doctor_says_more_of_all(told):
     assert data["environment"] == data["distributions"] == []
 
 
-def test_all_commands_print_nothing_else(crowded):
+def test_commands_print_only_json(crowded):
     for command in ("plugins", "backends", "kernels"):
-        crowded.told(command)  # JSON that parses, with two plugins that print
-    found, status = crowded.told("why", "Relu", "--backend", "cpu", "--grad")
+        crowded.report(command)  # JSON that parses, with two plugins that print
+    found, status = crowded.report("why", "Relu", "--backend", "cpu", "--grad")
     rows = [(row["layer"], row["distribution"]) for row in found["rules"]]
     assert ("core", "plugrad") in rows
     assert status == 0
@@ -300,25 +300,25 @@ def test_all_commands_print_nothing_else(crowded):
 CRASHING = EXTENDING.replace("lambda: {", "lambda: __import__('os').abort() or {")
 
 
-def test_doctor_finds_what_crashes_with_another(environment, wheelhouse):
+def test_doctor_finds_a_plugin_that_crashes_only_with_another(environment, wheelhouse):
     entry_points = "[plugrad.v1]\ncrashing = plugrad_crashing\n"
     write_module_wheel(wheelhouse, "plugrad-crashing", CRASHING, entry_points)
     with environment.having("plugrad-cpu", "plugrad-crashing"):
-        data, status = environment.told("doctor")
+        data, status = environment.report("doctor")
     rows = {row["name"]: row for row in data["plugins"]}
     assert (status, rows["cpu"]["state"]) == (1, "works")
     assert rows["crashing"]["state"] == "broken"
     assert rows["crashing"]["reason"] == "it ended the process with SIGABRT"
 
 
-def test_doctor_outlives_those_that_end_the_process(environment, wheelhouse):
+def test_doctor_survives_plugins_that_end_the_process(environment, wheelhouse):
     for name, (line, _) in DEADLY.items():
         entry_points = f"[plugrad.v1]\n{name} = plugrad_{name}\n"
         source = opening(name, line) if name == "leaving" else working(name, line)
         write_module_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
     names = [f"plugrad-{name}" for name in DEADLY]
     with environment.having("plugrad-cpu", *names):
-        data, status = environment.told("doctor", "--timeout", "12")
+        data, status = environment.report("doctor", "--timeout", "12")
     assert status == 1
     rows = {row["name"]: row for row in data["plugins"]}
     assert rows["cpu"]["state"] == "works"

@@ -1,6 +1,6 @@
-"""What `make dist` writes: archives whose bytes depend on their contents alone.
+"""`make dist` writes archives whose bytes depend only on their contents.
 
-`make dist-check` builds twice and installs everything; here are the parts.
+These are tests of its parts; `make dist-check` builds twice and installs everything.
 """
 
 import io
@@ -29,7 +29,7 @@ FILES = {
 
 
 def written_sdist(path, names, mtime, mode, owner):
-    """Write an sdist as some machine would."""
+    """Write an sdist with files in some order, and with some times, modes and owner."""
     with tarfile.open(path, "w:gz") as archive:
         for name in names:
             info = tarfile.TarInfo(name)
@@ -41,15 +41,15 @@ def written_sdist(path, names, mtime, mode, owner):
     return path
 
 
-def test_an_sdist_depends_on_its_contents_alone(tmp_path):
+def test_an_sdist_depends_only_on_its_contents(tmp_path):
     one = written_sdist(tmp_path / "1", FILES, 1, 0o644, "me")
     two = written_sdist(tmp_path / "2", [*FILES][::-1], 2e9, 0o600, "you")
-    made = []
+    contents = []
     for path in (one, two):
         archives.write_sdist(path, tmp_path / "a-1.tar.gz", EPOCH)
-        made.append((tmp_path / "a-1.tar.gz").read_bytes())
+        contents.append((tmp_path / "a-1.tar.gz").read_bytes())
         os.utime(tmp_path / "a-1.tar.gz", (0, 0))
-    assert made[0] == made[1]
+    assert contents[0] == contents[1]
     with tarfile.open(tmp_path / "a-1.tar.gz") as archive:
         members = archive.getmembers()
         assert {m.name: archive.extractfile(m).read() for m in members} == FILES
@@ -57,8 +57,8 @@ def test_an_sdist_depends_on_its_contents_alone(tmp_path):
         assert {(m.mtime, m.uid, m.uname) for m in members} == {(EPOCH, 0, "")}
 
 
-def test_a_wheel_depends_on_its_contents_alone(tmp_path):
-    made = []
+def test_a_wheel_depends_only_on_its_contents(tmp_path):
+    contents = []
     for order in (1, -1):
         folder = tmp_path / str(order)
         folder.mkdir()
@@ -69,8 +69,8 @@ def test_a_wheel_depends_on_its_contents_alone(tmp_path):
                 date = time.gmtime(EPOCH * order % 10**9 + 10**9)[:6]
                 new.writestr(zipfile.ZipInfo(name, date), old.read(name))
         archives.write_wheel(shuffled, folder / wheel.name, EPOCH, {"s.json": "{}"})
-        made.append((folder / wheel.name).read_bytes())
-    assert made[0] == made[1]
+        contents.append((folder / wheel.name).read_bytes())
+    assert contents[0] == contents[1]
     with zipfile.ZipFile(folder / wheel.name) as archive:
         assert archive.namelist()[-1].startswith("plugrad_wasm-1.0.dist-info/")
         assert archive.read("plugrad_wasm-1.0.dist-info/sboms/s.json") == b"{}"
@@ -84,7 +84,7 @@ def test_a_wheel_depends_on_its_contents_alone(tmp_path):
     assert (target / "plugrad_wasm.py").read_text() == "x = 1\n"
 
 
-def test_everything_is_built():
+def test_every_package_is_built():
     found = [str(path.relative_to(ROOT)) for path in build.packages()]
     assert found[0] == "core"
     assert sorted(found) == sorted(PACKAGES)
@@ -115,7 +115,7 @@ def test_an_sbom_names_what_is_bundled(folder, tmp_path):
     assert document["metadata"]["component"]["version"] == table["version"]
 
 
-SBOM_FAULTS = {  # what is wrong: entries of the document: the fault
+SBOM_FAULTS = {  # the fault: wrong entries of the document, and their places
     "nothing": ({}, []),
     "a component": (
         {"components": [{"type": "part", "name": "a"}]},
@@ -129,10 +129,10 @@ SBOM_FAULTS = {  # what is wrong: entries of the document: the fault
 }
 
 
-@pytest.mark.parametrize("what", SBOM_FAULTS)
-def test_a_fault_of_an_sbom_is_found(what, tmp_path):
+@pytest.mark.parametrize("case", SBOM_FAULTS)
+def test_a_fault_in_an_sbom_is_found(case, tmp_path):
     pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
-    wrong, places = SBOM_FAULTS[what]
+    wrong, places = SBOM_FAULTS[case]
     wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
     ((name, text),) = sbom.documents(wheel).items()
     document = json.dumps(json.loads(text) | wrong)
@@ -147,7 +147,7 @@ def test_a_wheel_without_an_sbom_is_found(tmp_path):
     assert [*sbom.faults(wheel)] == [f"{wheel.name}: it has no SBOM"]
 
 
-BUILDS = {  # the files of two builds: how the message ends; None: they are the same
+BUILDS = {  # the files of the second build, and the end of the message if they differ
     "same": ({"a": "1", "b": "2"}, None),
     "changed": ({"a": "1", "b": "3"}, "two builds differ: b"),
     "fewer": ({"a": "1"}, "b; give dist-check the PYTHONS that dist was given"),
@@ -155,14 +155,14 @@ BUILDS = {  # the files of two builds: how the message ends; None: they are the 
 }
 
 
-@pytest.mark.parametrize("what", BUILDS)
-def test_two_builds_are_compared(what, tmp_path, monkeypatch):
+@pytest.mark.parametrize("change", BUILDS)
+def test_two_builds_are_compared(change, tmp_path, monkeypatch):
     def write(folder, files):
         folder.mkdir(parents=True)
         for name, text in files.items():
             (folder / name).write_text(text)
 
-    second, message = BUILDS[what]
+    second, message = BUILDS[change]
     write(tmp_path / "dist", BUILDS["same"][0])
     monkeypatch.setattr(build, "build", lambda into, *_: write(into, second))
     scope = pytest.raises(SystemExit, match=f"{message}$") if message else nullcontext()
@@ -171,7 +171,7 @@ def test_two_builds_are_compared(what, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["release", "test"])
-def test_a_workflow_calls_what_there_is_and_pins_its_actions(name):
+def test_a_workflow_calls_existing_targets_and_pins_its_actions(name):
     text = (ROOT / f".github/workflows/{name}.yml").read_text()
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"\brun: make ([\w-]+)", text):
@@ -181,7 +181,7 @@ def test_a_workflow_calls_what_there_is_and_pins_its_actions(name):
     assert "\npermissions:\n  contents: read\n" in text
 
 
-def test_the_files_are_those_that_git_tracks(tmp_path):
+def test_only_files_that_git_tracks_are_copied(tmp_path):
     build.copy_tracked(ROOT / "plugins/cpu", tmp_path / "cpu")
     assert (tmp_path / "cpu/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     shared = "native/kernels/conv.c"

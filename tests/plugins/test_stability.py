@@ -1,4 +1,4 @@
-"""docs/stability.md: the surface of plugin authors, and how they hear of changes."""
+"""docs/stability.md: the surface for plugin authors, and how changes are announced."""
 
 import re
 import warnings
@@ -13,13 +13,13 @@ from tests.plugins import api
 PAGE = (api.ROOT / "docs" / "stability.md").read_text()
 
 
-def test_what_has_changed_is_in_the_changelog():
-    """If it fails, name the items on top of CHANGELOG.md, as `Runtime.x`."""
+def test_changed_items_are_in_the_changelog():
+    """If this fails, name the items on top of CHANGELOG.md, like `Runtime.x`."""
     assert not api.unnamed(api.released(), api.surface(), api.unreleased())
 
 
-def test_what_is_written_down_is_of_the_last_release():
-    """At a release, after the changelog: ``python -m tests.plugins.api``."""
+def test_the_recorded_surface_is_that_of_the_last_release():
+    """For a release, edit the changelog, then run ``python -m tests.plugins.api``."""
     versions = re.findall(
         r"^## \[(\d[^]]*)\]", (api.ROOT / "CHANGELOG.md").read_text(), re.M
     )
@@ -44,7 +44,7 @@ def test_a_change_that_the_changelog_does_not_name_is_found(change):
     assert api.unnamed(now, now, "") == []
 
 
-def test_a_new_module_stands_for_what_is_in_it():
+def test_a_new_module_covers_its_items():
     before = {"geometry.axes": "()"}
     now = {"importing.ValueInfo.name": "str"}
     now |= {"geometry.axes": "()"}
@@ -65,7 +65,7 @@ def test_only_a_new_minor_version_breaks_plugins():
     assert not broken or minor(pg.__version__) > minor(released)
 
 
-WAYS = {  # of a change: before, after, and whether a plugin may break by it
+EDITS = {  # an edit: form before, form after, and whether it may break a plugin
     "removed": ("class", None, True),
     "the same": ("(x)", "(x)", False),
     "an option": ("(x)", "(x, *, y=1)", False),
@@ -73,18 +73,18 @@ WAYS = {  # of a change: before, after, and whether a plugin may break by it
     "a position in front": ("(x, y=1)", "(z=2, x=0, y=1)", True),
     "a parameter that is needed": ("(x)", "(x, y)", True),
     "an option that is needed": ("(x)", "(x, *, y)", True),
-    "a parameter less": ("(x, *, y=1)", "(x)", True),
+    "a removed parameter": ("(x, *, y=1)", "(x)", True),
     "another default": ("(x=1)", "(x=2)", True),
-    "by keyword alone": ("(x, y=1)", "(x, *, y=1)", True),
+    "by keyword only": ("(x, y=1)", "(x, *, y=1)", True),
     "a field": ("a, b", "a, b, c", False),
     "another field": ("a, b", "a, c", True),
     "a protocol": ("protocol", "class", True),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_what_breaks_a_plugin(way):
-    before, now, breaks = WAYS[way]
+@pytest.mark.parametrize("edit", EDITS)
+def test_edits_that_may_break_a_plugin(edit):
+    before, now, breaks = EDITS[edit]
     after = {} if now is None else {"f": now}
     assert api.breaking({"f": before}, after) == (["f"] if breaks else [])
 
@@ -101,7 +101,7 @@ def test_the_page_has_a_row_for_each_deprecation():
     assert sorted(rows) == sorted(found)
 
 
-def test_the_surface_is_all_that_authors_use():
+def test_the_surface_includes_what_authors_use():
     items = api.surface()
     for item in ("Runtime.host", "Arrays.upload", "Kernel", "plugrad_backends", "run"):
         assert item in items
@@ -114,7 +114,7 @@ def test_the_surface_is_all_that_authors_use():
     assert " at 0x" not in str(items)
 
 
-def test_the_page_names_what_is_there():
+def test_the_page_names_all_items():
     named = set(re.findall(r"`([A-Za-z_.]+)`", PAGE.split("## What is not")[0]))
     items = {re.sub(r"^(geometry|importing)\.", "", name) for name in api.surface()}
     exported = {name for name in items if "." not in name}
@@ -161,7 +161,7 @@ def test_a_deprecated_function_warns_and_works():
     assert old.__doc__ == "Return a sum."
 
 
-def test_authors_see_it_and_their_users_do_not():
+def test_authors_see_deprecations_and_their_users_do_not():
     assert issubclass(pg.PlugradDeprecationWarning, DeprecationWarning)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pg.PlugradDeprecationWarning)

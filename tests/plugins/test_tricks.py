@@ -1,4 +1,4 @@
-"""Tricks, which lean on private layouts, have plain fallbacks that compute the same.
+"""Tricks that rely on private memory layouts have plain fallbacks with equal results.
 
 ``PLUGRAD_<PLUGIN>_PLAIN=1`` chooses the fallback; the modules say what the tricks are.
 """
@@ -33,7 +33,7 @@ np.testing.assert_allclose(found, (y @ y.T).sum(1), rtol=1e-3)
 
 
 def run(code, **variables):
-    """Return what code prints in a process of its own."""
+    """Run code in a separate process, and return the words that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**os.environ, **variables},
@@ -53,7 +53,7 @@ def needs(*packages):
 @needs("plugrad_wasm")
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("plain", ["0", "1"])
-def test_calls_of_wasm(plain, threads):
+def test_wasm_calls(plain, threads):
     code = """
     from plugrad.plugin import runtime
     from plugrad_wasm import instance
@@ -76,7 +76,7 @@ def test_calls_of_wasm(plain, threads):
 
 @needs("plugrad_llvm", "llvmlite")
 @pytest.mark.parametrize("plain", ["0", "1"])
-def test_regions_of_llvm(plain):
+def test_llvm_regions(plain):
     code = """
     import sys
     import numpy as np
@@ -105,8 +105,10 @@ def test_the_processor_of_pocl(plain, tmp_path):
     """
     shows = "\nprint('named' if named else 'asked')\n"
     variables = {
-        "XDG_CACHE_HOME": str(tmp_path),  # else programs would be found there
+        "XDG_CACHE_HOME": str(tmp_path),  # the default cache may have compiled programs
         "PLUGRAD_OPENCL_PLAIN": plain,
     }
     (found,) = run(textwrap.dedent(code) + WORK + shows, **variables)
-    assert found in (["asked"] if plain == "1" else ["named", "asked"])  # another PoCL
+    assert found in (
+        ["asked"] if plain == "1" else ["named", "asked"]
+    )  # "asked": another version of PoCL

@@ -1,4 +1,4 @@
-"""The variables of the environment that choose plugins."""
+"""Environment variables that choose plugins."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_a_blocked_plugin_is_never_imported(site, python):
     assert out.split("\n")[0] == "plugrad-bad blocked not named in PLUGRAD_PLUGINS"
 
 
-def test_a_misspelt_variable_is_one_warning(python):
+def test_a_misspelt_variable_warns_once(python):
     out = python(
         """
         import warnings, plugrad as pg
@@ -28,13 +28,13 @@ def test_a_misspelt_variable_is_one_warning(python):
     )
 
 
-def test_wrong_variables_are_told_once_and_lose_nothing(python):
+def test_a_wrong_variable_warns_once_and_loses_no_backend(python):
     out = python(
         """
         import warnings, plugrad as pg
         try:
             pg.backends()
-        except UserWarning as warning:  # they are errors here
+        except UserWarning as warning:  # warnings are errors here
             print(warning)
         print(pg.backends())
         """,
@@ -49,27 +49,27 @@ def test_wrong_variables_are_told_once_and_lose_nothing(python):
     assert backends == "['cpu']"
 
 
-def test_names_in_variables_are_compared_as_indexes_do(site, python):
+def test_names_in_variables_are_compared_like_names_on_an_index(site, python):
     site(
         "plugrad-my_toy",
         GOOD.replace('"toy"', '"my_toy"'),
         "[plugrad.v1]\nmy_toy = plugrad_my_toy\n",
     )
     ask = "import plugrad as pg; print(pg.backends())"
-    told = {"PLUGRAD_MY_TOY_DEVICE": "1"}
-    assert python(ask, **told) == "['cpu', 'my_toy']"
+    device = {"PLUGRAD_MY_TOY_DEVICE": "1"}
+    assert python(ask, **device) == "['cpu', 'my_toy']"
     for name in ("my_toy", "my-toy", "Plugrad_My.Toy"):
-        assert python(ask, PLUGRAD_BLOCK=name, **told) == "['cpu']"
+        assert python(ask, PLUGRAD_BLOCK=name, **device) == "['cpu']"
 
 
-ASKED = {  # what PLUGRAD_BACKEND says: what the first op answers
+CHOSEN = {  # the value of PLUGRAD_BACKEND: what a program prints
     "cup": "PLUGRAD_BACKEND: unknown backend 'cup'; did you mean 'cpu'?",
     "toy": "toy",
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_a_backend_that_is_not_there_is_blamed_on_its_variable(name, site, python):
+@pytest.mark.parametrize("name", CHOSEN)
+def test_an_unknown_backend_is_blamed_on_the_variable(name, site, python):
     site("plugrad-toy", GOOD)
     out = python(
         """
@@ -81,7 +81,7 @@ def test_a_backend_that_is_not_there_is_blamed_on_its_variable(name, site, pytho
         """,
         PLUGRAD_BACKEND=name,
     )
-    assert out.startswith(ASKED[name])
+    assert out.startswith(CHOSEN[name])
 
 
 def test_an_error_names_the_backends_that_may_have_the_kernel(site, python):

@@ -7,10 +7,10 @@ import pytest
 from plugrad._src.registry import install
 
 from release.archives import write_module_wheel
-from tests.plugins.metadata import read_wheel, what_is_wrong
+from tests.plugins.metadata import metadata_problems, read_wheel
 from tests.plugins.wheels import PROGRAM
 
-BROKEN = {  # what is wrong: the entry-point module, the error, what it says
+BROKEN = {  # the name of a plugin: its module, the error, and its message
     "importing": ("import nothing_of_that_name", "ModuleNotFoundError", "nothing_of"),
     "hooking": (
         """
@@ -65,7 +65,7 @@ def plugrad_backends():
 
 @pytest.fixture(scope="module", autouse=True)
 def broken(wheelhouse):
-    """Add the wheels of this file to the folder."""
+    """Add the wheels of this file to the wheelhouse."""
     for name, (source, _, _) in BROKEN.items():
         entry_points = f"[plugrad.v1]\n{name} = plugrad_{name}\n"
         write_module_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
@@ -76,7 +76,7 @@ def broken(wheelhouse):
 def test_a_wheel_is_complete(wheelhouse):
     for package in ("plugrad", "plugrad_cpu"):
         (wheel,) = wheelhouse.glob(f"{package}-*.whl")
-        assert what_is_wrong(read_wheel(wheel)) == []
+        assert metadata_problems(read_wheel(wheel)) == []
         names = zipfile.ZipFile(wheel).namelist()
         assert f"{package}/py.typed" in names
         assert package != "plugrad" or "plugrad/_src/tensor/methods.pyi" in names
@@ -108,30 +108,30 @@ def test_the_core_alone_says_what_to_install(environment):
         "-c", "import plugrad as pg; pg.backends()", PLUGRAD_BLOK=""
     )
     assert "did you mean 'PLUGRAD_BLOCK'?" in misspelt.stderr
-    assert environment.told("kernels")[1] == 0
+    assert environment.report("kernels")[1] == 0
     asked = environment.run("-m", "plugrad", "why", "Add")
     assert asked.returncode == 1
     assert "no backend is installed" in asked.stderr
 
 
 def test_an_error_says_how_to_install_a_backend(environment):
-    def told(name):
+    def hint(name):
         done = environment.run("-c", f"import plugrad as pg; pg.set_backend({name!r})")
         return done.stderr.strip().partition("; installed: ")[2]
 
     wasm = install.advice("plugrad-wasm")
-    assert told("wasm") == f"none; try {wasm}"
-    assert told("toy") == f"none; try {install.advice('plugrad-cpu')}"
+    assert hint("wasm") == f"none; try {wasm}"
+    assert hint("toy") == f"none; try {install.advice('plugrad-cpu')}"
     with environment.having("plugrad-cpu"):
-        assert told("wasm") == f"cpu; try {wasm}"
-        assert told("toy") == "cpu"
+        assert hint("wasm") == f"cpu; try {wasm}"
+        assert hint("toy") == "cpu"
 
 
 def test_a_backend_is_installed_and_removed(environment):
-    for _ in range(2):  # and again, with nothing left over
+    for _ in range(2):  # twice, because nothing may be left over
         with environment.having("plugrad-cpu"):
             assert environment.prints(PROGRAM) == "[0.5, 0.5] cpu"
-            (plugin,), status = environment.told("plugins")
+            (plugin,), status = environment.report("plugins")
             assert (plugin["distribution"], plugin["phase"]) == (
                 "plugrad-cpu",
                 "opened",
@@ -140,38 +140,38 @@ def test_a_backend_is_installed_and_removed(environment):
         assert environment.run("-c", PROGRAM).returncode == 1
 
 
-def test_a_third_party_publishes_twelve_kernels(environment):
+def test_a_third_party_backend_of_twelve_kernels(environment):
     with environment.having("plugrad-mine"):
         assert environment.prints(PROGRAM) == "[0.5, 0.5] mine"
-        table = environment.told("kernels")[0]["kernels"]
+        table = environment.report("kernels")[0]["kernels"]
         found = {row["kernel"]: row["mine"] for row in table}
         assert list(found.values()).count("implemented") == 12
         assert found["Softmax"] == "decomposed"
-        way = environment.told("why", "Softmax")[0]["ways"][0]
+        way = environment.report("why", "Softmax")[0]["ways"][0]
         assert way["way"] == "decomposition"
         assert "/plugrad/_src/ops/" in way["where"]
-        way = environment.told("why", "Sum", "--backend", "mine")[0]["ways"][0]
+        way = environment.report("why", "Sum", "--backend", "mine")[0]["ways"][0]
         assert (way["distribution"], way["version"]) == ("plugrad-mine", "0.1.0")
         path, line = way["where"].rsplit(":", 1)
         assert "def total" in Path(path).read_text().splitlines()[int(line) - 1]
 
 
-def test_broken_neighbours_break_nothing(environment):
+def test_broken_plugins_do_not_affect_others(environment):
     names = [f"plugrad-{name}" for name in BROKEN]
     with environment.having("plugrad-cpu", "plugrad-mine", *names):
         for backend in ("cpu", "mine"):
             code = f"import plugrad; plugrad.set_backend({backend!r})\n{PROGRAM}"
             assert environment.prints(code).endswith(f"[0.5, 0.5] {backend}")
 
-        table, status = environment.told("plugins")
-        told = {row["name"]: row for row in table}
+        table, status = environment.report("plugins")
+        report = {row["name"]: row for row in table}
         assert status == 1
-        assert told["cpu"]["phase"] == told["mine"]["phase"] == "opened"
+        assert report["cpu"]["phase"] == report["mine"]["phase"] == "opened"
         for name, (_, error, message) in BROKEN.items():
-            assert told[name]["phase"] == "failed"
-            assert told[name]["reason"].startswith(f"{error}: ")
-            assert message in told[name]["reason"]
-            assert message in told[name]["traceback"]
+            assert report[name]["phase"] == "failed"
+            assert report[name]["reason"].startswith(f"{error}: ")
+            assert message in report[name]["reason"]
+            assert message in report[name]["traceback"]
 
         asked = """
 import sys, plugrad
@@ -184,16 +184,16 @@ for name in sys.argv[1:]:
         done = environment.run("-c", asked, *BROKEN)
         lines = [line.split("|") for line in done.stdout.splitlines() if "|" in line]
         assert [line[0] for line in lines] == list(BROKEN)
-        for (name, cause, message), (_, error, told_) in zip(
+        for (name, cause, message), (_, error, expected) in zip(
             lines, BROKEN.values(), strict=True
         ):
             assert cause == error
             assert f"plugrad-{name} 1.0" in message
-            assert told_ in message
+            assert expected in message
 
 
 def test_the_automatic_choice_names_what_it_skips(environment):
-    broken = ("plugrad-importing", "plugrad-needing")  # of a high priority
+    broken = ("plugrad-importing", "plugrad-needing")
     with environment.having("plugrad-cpu", *broken):
         counting = f"""
 import warnings
@@ -204,7 +204,7 @@ with warnings.catch_warnings(record=True) as caught:
 print(*[w.message for w in caught], sep="\\n")
 """
         lines = environment.prints(counting).splitlines()
-        assert lines[1] == "[0.5, 0.5] cpu"  # the first is the talker's
+        assert lines[1] == "[0.5, 0.5] cpu"  # plugrad-needing prints the first line
         assert [line.partition(": ")[0] for line in lines[2:]] == [
             f"skipped plugin {name} 1.0" for name in broken
         ]
@@ -216,15 +216,17 @@ print(*[w.message for w in caught], sep="\\n")
         assert "no backend works; see `python -m plugrad plugins`" in done.stderr
 
 
-def test_malformed_metadata_of_others_break_nothing(environment):
+def test_malformed_metadata_of_others_does_no_harm(environment):
     with environment.having("plugrad-cpu", "unrelated"):
         (path,) = environment.site.glob("unrelated-*/entry_points.txt")
         well_formed = path.read_text()
-        path.write_text("[console_scripts]\nzzz : x:main\n[[[\n")  # pip refuses that
+        path.write_text(
+            "[console_scripts]\nzzz : x:main\n[[[\n"
+        )  # pip would refuse this
         try:
             read = "import importlib.metadata as m; m.entry_points(group='plugrad.v1')"
             assert environment.run("-c", read).returncode == 1
             assert environment.prints(PROGRAM) == "[0.5, 0.5] cpu"
-            assert environment.told("plugins")[1] == 0
+            assert environment.report("plugins")[1] == 0
         finally:
             path.write_text(well_formed)

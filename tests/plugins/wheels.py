@@ -1,7 +1,7 @@
-"""Wheels written by hand, and environments of their own to install them in.
+"""Functions that build wheels, and virtual environments to install them in.
 
-An environment holds the core alone; a test installs wheels and removes them again.
-What numpy and the core's other needs come from is downloaded once, into .cache/.
+An environment contains only the core; a test installs wheels and removes them again.
+The wheels of numpy and the core's other dependencies are downloaded once, to .cache/.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ print(pg.grad(lambda x: pg.sum(pg.softmax(x) * x))(x).tolist(), x.backend)
 
 
 def clean():
-    """Return the environment without what would lead to other installations."""
+    """Return the environment variables, except those for other installations."""
     ours = ("PLUGRAD_", "PYTHONPATH")
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)}
 
@@ -46,57 +46,65 @@ def run(*command, **environment):
 
 
 def install(folder, target):
-    """Install the distribution in a folder, with what is here alone."""
-    alone = ("--no-index", "--no-deps", "--no-build-isolation", "--target", str(target))
-    run(*PIP, "install", *alone, str(folder))
+    """Install the distribution in a folder without a package index."""
+    options = (
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+        str(target),
+    )
+    run(*PIP, "install", *options, str(folder))
 
 
 def copied(name, folder):
-    """Copy the sources of a distribution, without what builds have left there.
+    """Copy the sources of a distribution, without the outputs of builds.
 
-    As in an sdist, the copy has the sources that distributions share.
+    As in an sdist, the copy includes the sources that distributions share.
     """
-    litter = shutil.ignore_patterns(
+    build_outputs = shutil.ignore_patterns(
         "build", "dist", "*.egg-info", "__pycache__", "*.so"
     )
-    made = Path(shutil.copytree(ROOT / name, folder, ignore=litter))
+    copy = Path(shutil.copytree(ROOT / name, folder, ignore=build_outputs))
     if name in SHARES_NATIVE:
-        shutil.copytree(ROOT / "native", made / "native")
-    return made
+        shutil.copytree(ROOT / "native", copy / "native")
+    return copy
 
 
 def package(source, folder, *, kind="wheel", **environment):
-    """Build a wheel or an sdist with what is installed here; return its path."""
+    """Build a wheel or an sdist with the installed build tools; return its path."""
     command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation"]
     command += ["--outdir", str(folder), str(source)]
     before = {*folder.glob("*")}
     run(*command, **environment)
-    (made,) = {*folder.glob("*")} - before
-    return made
+    (archive,) = {*folder.glob("*")} - before
+    return archive
 
 
 def downloaded(needs=NEEDS):
-    """Return a folder with the wheels of ``needs`` and of what these need."""
-    kept = ROOT / ".cache" / "wheels" / "-".join([sys.implementation.cache_tag, *needs])
-    if not kept.exists():
-        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
+    """Return a folder with the wheels of ``needs`` and of their dependencies."""
+    folder = (
+        ROOT / ".cache" / "wheels" / "-".join([sys.implementation.cache_tag, *needs])
+    )
+    if not folder.exists():
+        partial = folder.with_name(f"{folder.name}.{os.getpid()}")
         run(*PIP, "download", "--only-binary", ":all:", "--dest", str(partial), *needs)
         with contextlib.suppress(OSError):  # another process was first
-            partial.rename(kept)
+            partial.rename(folder)
         shutil.rmtree(partial, ignore_errors=True)
-    return kept
+    return folder
 
 
-def build(house, sources):
+def build(wheelhouse, sources):
     """Put the wheels of the core, of cpu and of the smallest backend into a folder."""
     for wheel in downloaded().iterdir():
-        (house / wheel.name).symlink_to(wheel)
+        (wheelhouse / wheel.name).symlink_to(wheel)
     copied("core", sources / "core")
     copied("plugins/cpu", sources / "cpu")
     (sources / "mine").mkdir()
     published_backend(sources / "mine")
     for name in ("core", "cpu", "mine"):
-        package(sources / name, house)
+        package(sources / name, wheelhouse)
 
 
 class Environment:
@@ -124,7 +132,7 @@ class Environment:
 
     @contextlib.contextmanager
     def having(self, *names):
-        """Install distributions for the block."""
+        """Install distributions during a ``with`` block."""
         self.install(*names)
         try:
             yield
@@ -139,13 +147,13 @@ class Environment:
         )
 
     def prints(self, code, **environment):
-        """Return what a program prints that must succeed."""
+        """Run a program that must succeed, and return what it prints."""
         done = self.run("-c", code, **environment)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def told(self, *command):
-        """Return what ``python -m plugrad ... --json`` says, and its status."""
+    def report(self, *command):
+        """Return the output of ``python -m plugrad ... --json``, and its status."""
         done = self.run("-m", "plugrad", *command, "--json")
         assert done.stdout, done.stderr
         return json.loads(done.stdout), done.returncode
