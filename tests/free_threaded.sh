@@ -6,13 +6,14 @@
 #     sh tests/free_threaded.sh /opt/python3.14t - /path/to/python3.14_3.14.7.orig.tar.xz
 #     CONFIGURE=--with-thread-sanitizer sh tests/free_threaded.sh /opt/python3.14t-tsan
 #
-# Debian has no binary package of it. apt downloads the source from the mirror that the
-# machine uses, into a temporary configuration: what is installed and the list of sources
-# stay as they are. It takes some ten minutes on two cores. Debian's patches are left
-# out, because they move site-packages to a folder that venv does not search. Elsewhere,
-# `uv python install 3.14t` and `pyenv install 3.14t` give the same interpreter.
+# Debian has no binary package of this interpreter. apt downloads the source from the
+# machine's mirror with a temporary configuration, which changes neither the installed
+# packages nor the list of sources. The build takes about ten minutes on two cores.
+# Debian's patches are left out, because they move site-packages to a folder that venv
+# does not search. On other systems, `uv python install 3.14t` and `pyenv install 3.14t`
+# give the same interpreter.
 #
-# It needs build-essential, dpkg-dev and the headers of zlib, bzip2, lzma, OpenSSL,
+# The build needs build-essential, dpkg-dev and headers of zlib, bzip2, lzma, OpenSSL,
 # libffi and SQLite: apt-get install build-essential dpkg-dev zlib1g-dev libbz2-dev
 # liblzma-dev libssl-dev libffi-dev libsqlite3-dev
 set -eu

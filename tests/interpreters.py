@@ -3,8 +3,8 @@
     python3 tests/interpreters.py 3.14 make test
     python3 tests/interpreters.py 3.13 make test ARGS="-k relu"
 
-An interpreter that PATH, pyenv or uv knows is used in place; make gets it as PYTHON.
-If there is none, or with --isolated, one comes from the Debian suite that has it:
+If PATH, pyenv or uv has the interpreter, it is used; make gets it as PYTHON.
+Otherwise, or with --isolated, it comes from the Debian suite that has it:
 debootstrap installs the suite into a folder, once, and the command runs inside, with
 nothing but that interpreter, make, git and a C compiler. This needs Linux, root, the
 package debootstrap, and an apt that knows a Debian mirror. The pip settings and the
@@ -61,7 +61,7 @@ def main(arguments=None):
         default=ROOT / ".cache" / "interpreters",
         help="where clones and suites are put; by default %(default)s",
     )
-    parser.add_argument("version", help="of Python, as in 3.14")
+    parser.add_argument("version", help="of Python, such as 3.14")
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="by default: make test"
     )
@@ -139,7 +139,7 @@ def bootstrapped(version, suite):
     missing = f"there is no Python {version} here; {elsewhere}"
     name = SUITES.get(version)
     if name is None:
-        raise Missing(f"{missing}; no Debian suite has it ({', '.join(SUITES)} are)")
+        raise Missing(f"{missing}; no Debian suite has it, only {', '.join(SUITES)}")
     if platform.system() != "Linux" or not shutil.which("apt-get"):
         raise Missing(missing)
     if os.geteuid() != 0:
@@ -149,7 +149,7 @@ def bootstrapped(version, suite):
         if not shutil.which("debootstrap"):
             raise Missing(f"{missing}; or run `apt-get install debootstrap` first")
         mirror = debian_mirror()
-        shutil.rmtree(suite, ignore_errors=True)  # of a run that was cut off
+        shutil.rmtree(suite, ignore_errors=True)  # left over from an interrupted run
         suite.mkdir(parents=True)
         print(f"installing Debian's {name} into {suite}", flush=True)
         command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}"]
@@ -204,7 +204,7 @@ def paths_in(settings):
 
 
 def run_inside(suite, checkout, version, command):
-    """Run a command in a clone, inside a suite; its mounts end with it."""
+    """Run a command in a clone, inside a suite; mounts last as long as the command."""
     pip = [sys.executable, "-m", "pip"]
     listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True)
     cache = subprocess.run([*pip, "cache", "dir"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The public names of plugrad, for the tests of completeness."""
+"""plugrad's public names, for tests that something covers all of them."""
 
 import inspect
 from types import ModuleType

@@ -16,7 +16,7 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """Return a folder that is all of PATH; pyenv has nothing."""
+    """Return the only folder in PATH, which is empty; pyenv has no interpreter."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -35,19 +35,21 @@ def test_interpreters_are_found(path, tmp_path):
     in_pyenv = tmp_path / "pyenv" / "versions" / f"{HERE}.99" / "bin" / "python"
     script(in_pyenv, f'exec {sys.executable} "$@"')
     assert interpreters.find(HERE) == in_pyenv
-    script(path / f"python{HERE}", "exit 1")  # a shim of pyenv without a version
+    script(
+        path / f"python{HERE}", "exit 1"
+    )  # a pyenv shim for which no version is selected
     assert interpreters.find(HERE) == in_pyenv
     script(path / f"python{HERE}", f'exec {sys.executable} "$@"')
     assert interpreters.find(HERE) == path / f"python{HERE}"
 
 
-def test_uv_is_asked_without_downloads(path):
+def test_uv_is_called_without_downloads(path):
     answer = f'[ "$3" = --no-python-downloads ] && echo {sys.executable}'
     script(path / "uv", answer)
     assert str(interpreters.find(HERE)) == sys.executable
 
 
-def test_an_interpreter_of_another_version_is_not_taken(path):
+def test_an_interpreter_of_another_version_is_not_used(path):
     script(path / "python3.99", f'exec {sys.executable} "$@"')
     assert interpreters.find("3.99") is None
 
@@ -103,7 +105,7 @@ def test_a_failed_installation_is_repeated(path, tmp_path, monkeypatch):
     assert (suite.parent / "debootstrap.log").read_text() == "no route\n"
 
 
-def test_settings_of_pip():
+def test_pip_settings():
     listed = r"""
 :env:.timeout='9'
 global.extra-index-url='\nfile:///one/simple\nfile:///two/simple'
@@ -146,9 +148,9 @@ def test_a_command_runs_in_a_clone(tmp_path, monkeypatch, capfd):
         subprocess.run([*git, "commit", "--quiet", "-m", text], check=True)
         (repository / "file").write_text("not committed")
         assert interpreters.main(["--folder", str(tmp_path / "made"), *command]) == 0
-        said = capfd.readouterr().out
-        assert "changes that are not committed are left out" in said
-        assert said.endswith(f"{text} None\n")
+        printed = capfd.readouterr().out
+        assert "changes that are not committed are left out" in printed
+        assert printed.endswith(f"{text} None\n")
     status = interpreters.main(
         ["--folder", str(tmp_path / "made"), HERE, sys.executable, "-c", "exit(7)"]
     )

@@ -1,4 +1,4 @@
-"""The constraints of the oldest dependencies are the lower bounds of the metadata."""
+"""The constraints in ``lowest.txt`` are the lower bounds in the metadata."""
 
 import tomllib
 from pathlib import Path
@@ -10,9 +10,9 @@ PACKAGES = [ROOT / "core", *ROOT.glob("plugins/*"), ROOT / "tests" / "conformanc
 
 
 def bounds():
-    """Return the lower bound of each dependency but plugrad's own distributions.
+    """Return the lower bounds of each dependency, except plugrad's own distributions.
 
-    Where distributions differ, the highest bound is the lowest that all allow.
+    If distributions differ, the highest of these is the lowest version that all allow.
     """
     found = {}
     for package in PACKAGES:
@@ -28,7 +28,7 @@ def bounds():
     return found
 
 
-def test_the_constraints_are_the_bounds():
+def test_the_constraints_are_the_lower_bounds():
     lines = (ROOT / "tests" / "lowest.txt").read_text().splitlines()
     constraints = dict(line.split("==") for line in lines if not line.startswith("#"))
     bounds_of = bounds()

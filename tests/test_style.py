@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = "from importlinter.cli import lint_imports_command as main; main()"
-CHECKS = {  # the longest first
+CHECKS = {  # the slowest first
     "types": ("-m", "mypy"),
     "layers": ("-c", LAYERS, "--no-logo"),
     "style": ("-m", "ruff", "check"),

@@ -1,4 +1,4 @@
-"""Tests that the choice of tests without ``--all`` is fixed and covers the kernels."""
+"""The selection of tests without ``--all`` is fixed and covers all kernels."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from tests.subset import (
 ROOT = Path(__file__).parent
 
 
-def test_rows_that_differ_most_are_taken():
+def test_rows_that_differ_most_are_chosen():
     rows = ["a0x", "a0y", "a1x", "b1y", "b1z"]
     assert most_different(rows, 1) == [0]
     assert most_different(rows, 2) == [0, 3]
@@ -40,7 +40,7 @@ def test_large_tables_run_with_more_rows(name):
 
 
 @pytest.mark.parametrize("name", ["cpu", "mine", None])
-def test_others_run_with_all_rows(name):
+def test_other_backends_run_with_all_rows(name):
     rows = [(str(i),) for i in range(100)]
     assert sample(name, "ops/test_reduce.py::test_values", rows) == [*range(100)]
 

@@ -1,11 +1,11 @@
-"""Calls every public function and method with arguments of every kind, in a process.
+"""Call every public function and method with random arguments of every kind.
 
-``python -m tests.soak.abuse BACKEND CALLS SEED`` makes that many calls of each. It
-writes what it is about to call into ``abuse.log`` in the working directory, so that the
-last line names the call that ended the process, and prints the counts. A call that
-takes longer than ``PATIENCE`` counts as hanging.
+``python -m tests.soak.abuse BACKEND CALLS SEED`` makes ``CALLS`` calls of each function
+and prints the outcomes. It writes each call to ``abuse.log`` in the working directory
+before making it, so that the last line names the call that ended the process. A call
+that takes longer than ``CALL_TIMEOUT_S`` counts as hanging.
 
-Not called: what changes the registry or the process for good, on purpose.
+Functions with a lasting effect on the registry or the process are not called.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ import plugrad as pg
 
 from tests.surface import public
 
-PATIENCE = 20  # seconds
-LASTING = {
+CALL_TIMEOUT_S = 20
+NOT_CALLED = {
     "copy_registered_kernels",
     "register_backend",
     "register_gradient",
@@ -59,28 +59,30 @@ SHAPES = [(), (1,), (3,), (0,), (2, 3), (3, 3), (2, 0, 3), (1, 4, 4, 2), (1,) * 
 DTYPES = ["float32", "float32", "int32", "bool", "complex64", "float64", "int64"]
 
 
-def pool():
-    """Return one argument of each kind, tensors of the active backend among them."""
+def arguments():
+    """Return arguments of each kind, including tensors of the active backend."""
     found = [*NUMBERS, *WORDS, *OTHERS, *LISTS]
-    held = set(pg.plugin.runtime(pg.get_backend()).dtypes)
+    dtypes = set(pg.plugin.runtime(pg.get_backend()).dtypes)
     for shape, dtype in itertools.product(SHAPES, dict.fromkeys(DTYPES)):
         values = (np.arange(int(np.prod(shape))) - 1).reshape(shape).astype(dtype)
         found.append(values)
-        if dtype in held:
+        if dtype in dtypes:
             found.append(pg.asarray(values))
-    gone = pg.ones((2,)) + 1.0
-    gone.dispose()
-    found += [gone, pg.Variable(2.0), pg.asarray(["a", "bc"]), np.array(["a"])]
+    disposed = pg.ones((2,)) + 1.0
+    disposed.dispose()
+    found += [disposed, pg.Variable(2.0), pg.asarray(["a", "bc"]), np.array(["a"])]
     found += [lambda x: x, lambda *xs: pg.sum(xs[0]), pg.relu, np.ones((2, 2))[::-1]]
     return found
 
 
 def targets():
     """Return every public function, class and method by name."""
-    found = {n: f for n, f in public().items() if n not in LASTING and callable(f)}
+    found = {n: f for n, f in public().items() if n not in NOT_CALLED and callable(f)}
     for kind in (pg.Tensor, pg.Variable):
         for name in dir(kind):
-            method = getattr(kind, name, None)  # of other libraries' there is none
+            method = getattr(
+                kind, name, None
+            )  # names of other libraries' methods have none
             if callable(method) and not name.startswith("__"):
                 found[f"{kind.__name__}.{name}"] = method
     for name in ("__getitem__", "__matmul__", "__pow__", "__format__", "__dlpack__"):
@@ -99,8 +101,8 @@ def options(function):
 
 
 def call(function, args, kwargs):
-    """Return what came of a call: the name of an error, or "ran"."""
-    signal.alarm(PATIENCE)
+    """Call a function; return "ran", "hangs", or the class name of the error."""
+    signal.alarm(CALL_TIMEOUT_S)
     try:
         found = function(*args, **kwargs)
         if isinstance(found, pg.Tensor):
@@ -112,12 +114,12 @@ def call(function, args, kwargs):
         return type(error).__name__
     finally:
         signal.alarm(0)
-        with contextlib.suppress(IndexError):  # of an asynchronous backend
+        with contextlib.suppress(IndexError):  # from an asynchronous backend
             pg.exp(0.0).numpy()
 
 
 def stop(*_):
-    """Take a call that hangs out of it."""
+    """Interrupt a call that hangs."""
     raise TimeoutError("the call takes too long")
 
 
@@ -126,20 +128,20 @@ def main(backend, calls, seed):
     faulthandler.enable()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, stop)
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     counts = Counter()
     slow = []
     with pg.use_backend(backend), Path("abuse.log").open("w") as log:
-        values = pool()
+        values = arguments()
         tensors = [v for v in values if isinstance(v, pg.Tensor)]
         for name, function in sorted(targets().items()):
             names = options(function)
             for _ in range(calls):
-                args = [draw.choice(values) for _ in range(draw.randint(0, 3))]
-                if name.startswith("Tensor.") or draw.random() < 0.5:
-                    args = [draw.choice(tensors), *args]
-                given = draw.sample(names, min(len(names), draw.randint(0, 2)))
-                kwargs = {option: draw.choice(values) for option in given}
+                args = [rng.choice(values) for _ in range(rng.randint(0, 3))]
+                if name.startswith("Tensor.") or rng.random() < 0.5:
+                    args = [rng.choice(tensors), *args]
+                given = rng.sample(names, min(len(names), rng.randint(0, 2)))
+                kwargs = {option: rng.choice(values) for option in given}
                 shown = [getattr(v, "shape", v) for v in (*args, kwargs)]
                 log.write(f"{name}{repr(shown)[:200]}\n".replace("\n", " ") + "\n")
                 log.flush()
@@ -147,7 +149,7 @@ def main(backend, calls, seed):
                 counts[outcome] += 1
                 if outcome == "hangs":
                     slow.append(f"{name}{repr(shown)[:200]}")
-        assert pg.exp(0.0).item() == 1.0  # the backend can be used afterwards
+        assert pg.exp(0.0).item() == 1.0  # the backend still works
     print(f"{backend}: {sum(counts.values())} calls: {dict(counts.most_common())}")
     print("\n".join(slow))
     return bool(slow)

@@ -1,4 +1,4 @@
-"""How long a test of the soak plays."""
+"""The duration of each soak test."""
 
 import pytest
 

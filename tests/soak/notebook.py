@@ -1,6 +1,6 @@
-"""A function that lives long under ``jit``, as in a notebook: what it reads changes.
+"""A function that is used for long under ``jit``, as in a notebook, with other state.
 
-Map: ``SOURCE`` of the function and its state; ``CELLS``, which change them; ``cell``.
+``SOURCE`` is the function and its state. ``CELLS`` change them; ``cell`` chooses one.
 """
 
 SOURCE = """

@@ -1,11 +1,11 @@
-"""Players that do to plugrad, in random order, whatever its users may do.
+"""Players that use plugrad in random order, in all the ways that users may.
 
-Each has a pool of tensors and what their values must be. A move computes something new
-from them, checks it, and puts it into the pool; or it moves, hands over, disposes,
-differentiates, watches or changes scopes, with more moves inside. What a player does is
-determined by its seed, whatever other players do in other threads.
+Each player has a pool of tensors with their expected values. Most moves compute a
+tensor from the pool, check it, and add it to the pool. Other moves transfer or dispose
+tensors, or open a block (``use_backend``, ``tidy``, ``profile``, ...) and make more
+moves inside. The moves of a player depend only on its seed, not on other threads.
 
-Map: what can be computed; ``Player``: its pool, computing, gradients, blocks; ``play``.
+The file defines the operations, ``Player``, and ``play``, which runs several players.
 """
 
 import copy
@@ -17,7 +17,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-# Operation, formula and derivative, of one argument.
+# Functions of one argument: the operation, its formula, and its derivative.
 SMOOTH = [
     (pg.tanh, np.tanh, lambda x: 1 - np.tanh(x) ** 2),
     (pg.sigmoid, lambda x: 1 / (1 + np.exp(-x)), lambda x: 0.25 / np.cosh(x / 2) ** 2),
@@ -40,8 +40,8 @@ SMOOTH = [
     ),
     (lambda x: x * 0.5 - 1.0, lambda x: x * 0.5 - 1, lambda x: np.full_like(x, 0.5)),
 ]
-# Operation and formula, of two arguments of one shape.
-OF_TWO = [
+# Functions of two arguments of equal shape: the operation and its formula.
+BINARY = [
     (lambda x, y: x + y, np.add),
     (lambda x, y: x - y, np.subtract),
     (lambda x, y: x * y, np.multiply),
@@ -49,8 +49,8 @@ OF_TWO = [
     (lambda x, y: x / (pg.abs(y) + 1.0), lambda x, y: x / (np.abs(y) + 1)),
     (lambda x, y: pg.where(x > y, x, y * 0.5), lambda x, y: np.where(x > y, x, y / 2)),
 ]
-# Moving data, of matrices.
-MOVED = [
+# Rearranging a matrix: the operation and its formula.
+REARRANGED = [
     (lambda x: pg.permute_dims(x, (1, 0)), np.transpose),
     (lambda x: pg.flip(x, axis=0), lambda x: x[::-1]),
     (lambda x: x[1:, ::2], lambda x: x[1:, ::2]),
@@ -63,10 +63,10 @@ MOVED = [
     (lambda x: pg.reshape(x, (-1, 1)), lambda x: x.reshape(-1, 1)),
 ]
 IMAGE = (1, 6, 6, 2)
-# What has no short formula is compared with cpu, value and gradient.
+# Functions without a short formula: value and gradient are compared with cpu's.
 COMPARED = [
     lambda x: pg.softmax(x),
-    # Rows of nearly equal numbers would magnify what is rounded.
+    # Rows of nearly equal numbers would magnify rounding errors.
     lambda x: pg.layer_norm(x + pg.arange(x.shape[1], dtype="float32")),
     lambda x: pg.gelu(x, approximate=True),
     lambda x: pg.std(x, axis=0) + pg.logsumexp(x, axis=0),
@@ -84,7 +84,7 @@ COMPARED = [
 
 
 def _image(x):
-    """Return the values of ``x`` over and over, as an image."""
+    """Repeat the values of ``x`` to fill an image."""
     return pg.reshape(pg.tile(pg.reshape(x, (-1,)), (72,))[:72], IMAGE)
 
 
@@ -93,7 +93,7 @@ def _filter(x):
 
 
 def close(found, wanted, rtol=2e-4):
-    """Compare in units of the largest number; there is no cancelling without."""
+    """Compare with a tolerance relative to the largest number, as terms may cancel."""
     found = np.asarray(found)
     wanted = np.asarray(wanted)
     atol = rtol * max(1.0, float(np.abs(wanted).max(initial=0)))
@@ -101,7 +101,7 @@ def close(found, wanted, rtol=2e-4):
 
 
 class Player:
-    """Plays in one thread; ``log`` tells the last moves."""
+    """Makes moves in one thread; ``log`` contains the last ones."""
 
     def __init__(self, seed, backends):
         self.random = random.Random(seed)
@@ -117,14 +117,20 @@ class Player:
     def move(self):
         """Do something at random."""
         moves = [self.compute, self.combine, self.rearrange, self.compare]
-        moves += [self.differentiate, self.twice, self.prepare, self.pull, self.check]
-        moves += [self.travel, self.dispose, self.assign, self.train, self.duplicate]
+        moves += [
+            self.differentiate,
+            self.differentiate_twice,
+            self.record_pullback,
+            self.pull,
+            self.check,
+        ]
+        moves += [self.transfer, self.dispose, self.assign, self.train, self.duplicate]
         moves += [self.fail]
         if self.depth < 3:
             moves += [self.switch, self.tidy, self.watch, self.override] * 2
         self.random.choice(moves)()
 
-    def say(self, *what):
+    def note(self, *what):
         self.log = [*self.log[-30:], " ".join(map(str, what))]
 
     # --- the pool ----------------------------------------------------------------
@@ -142,7 +148,7 @@ class Player:
 
     def add(self, x, wanted, what):
         """Check a new tensor and put it into the pool, in bounds."""
-        self.say(what, x.shape, x.backend)
+        self.note(what, x.shape, x.backend)
         close(x.numpy(), wanted)
         if x.ndim == 2 and 0 < x.size <= 200 and np.abs(x.numpy()).max() < 100:
             self.pool.append((x, x.numpy().copy()))
@@ -163,20 +169,20 @@ class Player:
 
     def combine(self):
         x, a = self.pick()
-        op, formula = self.random.choice(OF_TWO)
+        op, formula = self.random.choice(BINARY)
         y, b = self.random.choice([p for p in self.pool if p[1].shape == a.shape])
         self.add(op(x, y), formula(a.astype(float), b), "combine")
 
     def rearrange(self):
         x, values = self.pick()
-        op, formula = self.random.choice(MOVED)
+        op, formula = self.random.choice(REARRANGED)
         self.add(op(x), formula(values), "rearrange")
 
     def compare(self):
         x, values = self.pick()
         number = self.random.randrange(len(COMPARED))
         f = lambda x: COMPARED[number](x)
-        self.say("compare", number, values.shape, pg.get_backend())
+        self.note("compare", number, values.shape, pg.get_backend())
         y, pull = pg.vjp(f, x)
         (dx,) = pull(pg.ones_like(y))
         with pg.use_backend("cpu"):
@@ -213,24 +219,24 @@ class Player:
         wanted = dx.numpy().copy() if self.overridden else slope(values)
         self.add(dx, wanted, "differentiate")
 
-    def twice(self):
+    def differentiate_twice(self):
         x, values = self.pick()
         cube = lambda x: pg.sum(x * x * x)
         second = pg.grad(lambda x: pg.sum(pg.grad(cube)(x)))(x)
         self.add(second, 6 * values, "twice")
 
-    def prepare(self):
+    def record_pullback(self):
         if len(self.pulls) < 5 and not self.overridden:
             x, values = self.pick()
             f, slope = self.chain()
             y, pull = pg.vjp(f, x)
             self.pulls.append((pull, slope(values)))
-            self.say("prepare", y.shape, y.backend)
+            self.note("prepare", y.shape, y.backend)
 
     def pull(self):
         if self.pulls:
             pull, wanted = self.random.choice(self.pulls)
-            self.say("pull", wanted.shape)
+            self.note("pull", wanted.shape)
             self.add(pull(pg.ones(wanted.shape))[0], wanted, "pull")
             if self.random.random() < 0.3:
                 self.pulls.remove(next(p for p in self.pulls if p[0] is pull))
@@ -242,11 +248,11 @@ class Player:
         self.variable.assign(self.variable.value - 0.5 * found[self.variable])
         close(self.variable.numpy(), before - (before - 1) / before.size)
         self.expected = self.variable.numpy().copy()
-        self.say("train", self.variable.value.backend)
+        self.note("train", self.variable.value.backend)
 
     # --- handles -----------------------------------------------------------------
 
-    def travel(self):
+    def transfer(self):
         x, values = self.pick()
         name = self.random.choice(self.backends)
         there = x.to(name)
@@ -259,7 +265,7 @@ class Player:
             self.pool = [p for p in self.pool if p[0] is not x]  # and its aliases
             other = pg.stop_gradient(x)
             pg.dispose(x)
-            self.say("dispose", values.shape)
+            self.note("dispose", values.shape)
             with pytest.raises(ValueError, match="disposed"):
                 x.numpy()
             np.testing.assert_array_equal(other.numpy(), values)
@@ -268,23 +274,23 @@ class Player:
         values = np.full((2, 3), self.random.randrange(8), np.float32)
         self.variable.assign(pg.asarray(values))
         self.expected = values
-        self.say("assign")
+        self.note("assign")
 
     def duplicate(self):
         x, values = self.pick()
-        way = self.random.choice([copy.copy, copy.deepcopy])
-        self.add(way(x), values, way.__name__)
+        function = self.random.choice([copy.copy, copy.deepcopy])
+        self.add(function(x), values, function.__name__)
         self.add(pickle.loads(pickle.dumps(x)), values, "pickle")
 
     def fail(self):
         x, _ = self.pick()
-        self.say("fail", x.shape)
+        self.note("fail", x.shape)
         with pytest.raises(ValueError, match="matmul: "):
             pg.grad(lambda x: pg.sum(x + pg.zeros((7, 7, 7)) @ pg.ones((8, 8))))(x)
 
     # --- blocks ------------------------------------------------------------------
 
-    def inside(self):
+    def move_inside(self):
         self.depth += 1
         for _ in range(self.random.randint(1, 5)):
             self.move()
@@ -292,51 +298,51 @@ class Player:
 
     def switch(self):
         name = self.random.choice(self.backends)
-        self.say("use", name)
+        self.note("use", name)
         with pg.use_backend(name):
-            self.inside()
+            self.move_inside()
             assert pg.get_backend() == name
 
     def tidy(self):
         before = {id(x): x for x, _ in self.pool}
-        self.say("tidy")
+        self.note("tidy")
         with pg.tidy():
-            self.inside()
+            self.move_inside()
             pairs = [p for p in self.pool if self.random.random() < 0.5]
             pg.keep([x for x, _ in pairs])
         kept = {id(x) for x, _ in pairs} | before.keys()
         self.pool = [p for p in self.pool if id(p[0]) in kept]
-        self.check()  # pullbacks go on
+        self.check()  # what was kept is still valid
 
     def watch(self):
         kind = self.random.choice(["profile", "debug"] * 5 + ["memory"])
-        self.say(kind)
+        self.note(kind)
         if kind == "memory":
             assert pg.memory().tensors >= len({id(x) for x, _ in self.pool})
         else:
             with getattr(pg, kind)():
-                self.inside()
+                self.move_inside()
 
     def override(self):
-        """Others must not see what this thread overrides."""
-        self.say("override")
+        """Override a gradient, which the other threads must not see."""
+        self.note("override")
         before, self.overridden = self.overridden, True
         with pg.override_gradient("Tanh", x=lambda dy: dy * 3.0):
             x = pg.asarray([0.5, 2.0])
             assert pg.grad(lambda x: pg.sum(pg.tanh(x)))(x).tolist() == [3.0, 3.0]
-            self.inside()
+            self.move_inside()
         self.overridden = before
 
 
 def play(seed, backends, *, players=3, moves=60):
-    """Let players play at once, hand over a tensor each, and play on.
+    """Let players play at the same time, exchange a tensor each, and continue.
 
     Raises:
-        AssertionError: Something was wrong; says how it is played again.
+        AssertionError: A check failed. The message says how to repeat the run.
 
     """
     barrier = threading.Barrier(players)
-    handed, failures = {}, []
+    exchanged, failures = {}, []
 
     def run(number):
         player = Player(seed * 1000 + number, backends)
@@ -346,9 +352,12 @@ def play(seed, backends, *, players=3, moves=60):
                 for _ in range(moves // 2):
                     player.move()
                 x, values = player.pick()
-                handed[half, number] = pg.stop_gradient(x), values  # it may dispose x
+                exchanged[half, number] = (
+                    pg.stop_gradient(x),
+                    values,
+                )  # it may dispose x
                 barrier.wait(600)
-                player.pool.append(handed[half, (number + 1) % players])
+                player.pool.append(exchanged[half, (number + 1) % players])
             player.check()
         except BaseException as error:
             barrier.abort()

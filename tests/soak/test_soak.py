@@ -1,7 +1,7 @@
-"""Hours of use in a few seconds: nothing is wrong, nothing is left, nothing grows.
+"""Long random use of plugrad: results are right, and memory is freed.
 
-``pytest tests/soak --soak-seconds=300`` plays longer; ``--soak-seed=7`` plays again
-what has failed.
+``pytest tests/soak --soak-seconds=300`` runs longer; ``--soak-seed=7`` repeats a run
+that has failed.
 """
 
 import gc
@@ -26,8 +26,8 @@ from tests.soak import notebook
 from tests.soak.players import play
 
 
-def held():
-    """Return the tensors and bytes by backend, without the constants that they keep."""
+def memory_in_use():
+    """Return the numbers of tensors and bytes by backend, without its constants."""
     gc.collect()
     found = {}
     for name, now in pg.memory().backends.items():
@@ -38,7 +38,7 @@ def held():
 
 
 def constants_of(backend):
-    """Return the numbers that a backend has uploaded, and those of ``vmap`` over it."""
+    """Return the constants that a backend has uploaded, also for ``vmap``."""
     found = {}
     while backend is not None:
         for x in backend.scalars.values():
@@ -49,15 +49,15 @@ def constants_of(backend):
     return list(found.values())
 
 
-def resident():
-    """Return the bytes of the process that are in memory; only Linux tells them."""
+def resident_bytes():
+    """Return the resident memory of the process; 0 on systems other than Linux."""
     statm = Path("/proc/self/statm")
     pages = int(statm.read_text().split()[1]) if statm.exists() else 0
     return pages * mmap.PAGESIZE
 
 
-def settle(sizes):
-    """Check that the process does not grow; the allocator needs some rounds."""
+def check_growth(sizes):
+    """Check that the process stops growing after the first half of the rounds."""
     if len(sizes) >= 50:
         settled = len(sizes) // 2
         growth = max(sizes[settled:]) - max(sizes[:settled])
@@ -67,7 +67,7 @@ def settle(sizes):
 
 @pytest.fixture
 def backends():
-    """Give all installed ones, and two that move, decompose and ask their host."""
+    """Return the installed backends, and two toys, one of which lacks kernels."""
     more = {"host": "cpu", "host_kernels": ["ArgMax", "Unique", "Sign"]}
     lacks = ["Softmax", "Conv2D", "Relu", "ArgMax", "Unique", "Sign"]
     with toy(), toy("other", without=lacks, **more):
@@ -76,30 +76,30 @@ def backends():
 
 def test_soak(seconds, backends, request):
     first = request.config.getoption("--soak-seed")
-    play(0, backends)  # whatever is made once is there
-    before = held()
+    play(0, backends)  # creates everything that is created only once
+    before = memory_in_use()
     end = time.monotonic() + seconds
     sizes = []
     for seed in itertools.count(first):
         play(seed, backends)
-        assert held() == before, f"memory after --soak-seed={seed}"
+        assert memory_in_use() == before, f"memory after --soak-seed={seed}"
         assert current().observers == open_backends.watchers == ()
-        sizes.append(resident())
+        sizes.append(resident_bytes())
         if time.monotonic() > end:
             break
     request.node.user_properties.append(("rounds", len(sizes)))
     print(f"{len(sizes)} rounds from seed {first} on {', '.join(backends)}")
-    settle(sizes)
+    check_growth(sizes)
 
 
-# Where a kernel takes long to compile, a few programs are played again and again. PoCL
-# keeps 1 to 80 kB of each kernel that it has compiled, and pyopencl some text.
+# The number of different programs, where kernels are slow to compile. PoCL keeps 1 to
+# 80 kB of each kernel that it has compiled, and pyopencl some text.
 PROGRAMS = {"opencl": 40}
-TENSORS_OF_A_FUNCTION = 64 * 40  # jit keeps 64 recordings with what they captured
+MAX_RECORDED_TENSORS = 64 * 40  # jit keeps 64 recordings and their captured tensors
 
 
 def test_soak_of_jit(seconds, backend, request):
-    """Functions are recorded, replayed and dropped; nothing of them stays."""
+    """Functions are recorded, replayed and dropped, and their memory is freed."""
     first = request.config.getoption("--soak-seed")
     end = time.monotonic() + seconds
     sizes = []
@@ -110,20 +110,20 @@ def test_soak_of_jit(seconds, backend, request):
         eager, _ = history(program, seed, lambda f: f)
         assert history(program, seed, pg.jit)[0] == eager, f"--soak-seed={seed}"
         if count % 20 == 0:
-            now = held()
+            now = memory_in_use()
             assert before in (None, now), f"memory after --soak-seed={seed}"
             before = now
-            sizes = [*sizes, resident()]
+            sizes = [*sizes, resident_bytes()]
         if time.monotonic() > end:
             break
     pg.random.seed()
     print(f"{count} programs from seed {first} on {backend}")
-    settle(sizes)
+    check_growth(sizes)
 
 
 @pytest.mark.filterwarnings("ignore:jit. ")
 def test_soak_of_state(seconds, backend, request):
-    """Programs whose state changes under jit are right, and leave nothing."""
+    """Programs whose state changes under jit give right results and free memory."""
     first = request.config.getoption("--soak-seed")
     end = time.monotonic() + seconds
     sizes = []
@@ -134,25 +134,25 @@ def test_soak_of_state(seconds, backend, request):
         outcome = compared(program, pg.jit, seed)
         assert not outcome.difference, report(program, pg.jit, seed)
         if count % 20 == 0:
-            now = held()
+            now = memory_in_use()
             assert before in (None, now), f"memory after --soak-seed={seed}"
             before = now
-            sizes = [*sizes, resident()]
+            sizes = [*sizes, resident_bytes()]
         if time.monotonic() > end:
             break
     print(f"{count} programs with state from seed {first} on {backend}")
-    settle(sizes)
+    check_growth(sizes)
 
 
 @pytest.mark.filterwarnings("ignore:jit. ")
 def test_soak_of_a_notebook(seconds, backend, request):
-    """One function lives on while what it reads is changed and defined anew."""
+    """One function is called again and again while its state changes."""
     seed = request.config.getoption("--soak-seed")
     rng = random.Random(seed)
     log = []
     sizes = []
     replayed = 0
-    before = held()
+    before = memory_in_use()
     end = time.monotonic() + seconds
     code = compiled(notebook.SOURCE, "<notebook>")
     eager = Instance(code, lambda f: f)
@@ -166,20 +166,20 @@ def test_soak_of_a_notebook(seconds, backend, request):
         replayed += not ran
         if count % 100 == 0:
             assert eager.state() == jitted.state(), "\n".join(log)
-            sizes.append(resident())
-            kept = held()[backend][0] - before.get(backend, (0, 0))[0]
-            assert kept < TENSORS_OF_A_FUNCTION
+            sizes.append(resident_bytes())
+            kept = memory_in_use()[backend][0] - before.get(backend, (0, 0))[0]
+            assert kept < MAX_RECORDED_TENSORS
         if time.monotonic() > end:
             break
     print(f"{count} cells from seed {seed} on {backend}, {replayed} calls replayed")
     assert replayed > count / 10
-    settle(sizes)
+    check_growth(sizes)
     del eager, jitted
-    assert held() == before
+    assert memory_in_use() == before
 
 
-@pytest.mark.parametrize("way", ["variables", "functions", "tidy"])
-def test_ten_thousand_steps_hold_memory_flat(way, backend, request):
+@pytest.mark.parametrize("style", ["variables", "functions", "tidy"])
+def test_ten_thousand_steps_do_not_grow_memory(style, backend, request):
     steps = 10_000 if request.config.getoption("--all") else 500
     rng = np.random.default_rng(0)
     x = pg.asarray(rng.normal(size=(16, 4)).astype(np.float32))
@@ -193,7 +193,7 @@ def test_ten_thousand_steps_hold_memory_flat(way, backend, request):
 
     def step():
         nonlocal params
-        if way == "functions":
+        if style == "functions":
             value, found = pg.value_and_grad(lambda p: loss(**p))(params)
             params = {k: params[k] - 0.5 * found[k] for k in params}
             return value
@@ -202,18 +202,18 @@ def test_ten_thousand_steps_hold_memory_flat(way, backend, request):
             v.assign(v.value - 0.5 * dv)
         return value
 
-    run = (lambda: pg.tidy(step)) if way == "tidy" else step
+    run = (lambda: pg.tidy(step)) if style == "tidy" else step
     losses = [run().item() for _ in range(20)]
-    before = held()
-    size = resident()
-    gc.disable()  # a cycle would show
+    before = memory_in_use()
+    size = resident_bytes()
+    gc.disable()  # so that reference cycles are noticed
     try:
         losses += [run().item() for _ in range(steps - 20)]
         after = {name: (m.tensors, m.bytes) for name, m in pg.memory().backends.items()}
     finally:
         gc.enable()
-    assert held() == before
-    assert resident() < size + (32 << 20)  # kernels hold nothing, either
+    assert memory_in_use() == before
+    assert resident_bytes() < size + (32 << 20)  # kernels keep no memory either
     constants = constants_of(registry.opened[backend])
-    assert after[backend][0] - len(constants) == before[backend][0]  # without gc, too
+    assert after[backend][0] - len(constants) == before[backend][0]  # even without gc
     assert losses[-1] < losses[0] / 100

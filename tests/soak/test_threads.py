@@ -1,8 +1,8 @@
-"""Sixteen threads get the results that one thread gets, whatever the others do.
+"""Sixteen concurrent threads get the same results as a single thread.
 
-Each worker has a random program: gradients, jitted functions that all share, overrides,
-backends and kernels that come and go, variables. What it does follows from its seed, so
-the programs run one after the other first, and then in threads at once.
+Each worker has a random program of gradients, jitted functions that all workers share,
+overrides, temporary backends and kernels, and variables. A program is determined by its
+seed. The programs run one after the other, and then in concurrent threads.
 """
 
 import contextvars
@@ -28,7 +28,7 @@ def tensor(rng, *shape):
 
 
 class Shared:
-    """What all workers use at once."""
+    """The objects that all workers share."""
 
     def __init__(self, seed):
         rng = random.Random(seed)
@@ -44,7 +44,7 @@ class Shared:
 
 
 class Worker:
-    """One program."""
+    """A worker with a random program."""
 
     def __init__(self, number, seed, shared):
         self.rng = random.Random(f"{seed} {number}")
@@ -81,7 +81,7 @@ class Worker:
         return [self.shared.forward(self.rows()) for _ in range(4)]
 
     def replay_step(self):
-        """Call one that differentiates."""
+        """Call a shared function that differentiates."""
         return [self.shared.step(self.rows()) for _ in range(4)]
 
     def change_state(self):
@@ -100,7 +100,7 @@ class Worker:
         return inside, pg.grad(self.shared.network)(x)
 
     def change_backend(self):
-        """Compute on a backend that is there for a moment."""
+        """Compute on a temporary backend."""
         x = tensor(self.rng, 5)
         factor = self.rng.randrange(4)
         with toy(self.name), pg.use_backend(self.name):
@@ -123,7 +123,7 @@ class Worker:
             pg.unregister_kernel(name, "cpu")
 
     def use_variables(self):
-        """Take a step of gradient descent in one variable, beside one that all read."""
+        """Take a step of gradient descent that also reads a shared variable."""
         read = self.shared.variable
         loss = lambda: pg.sum(pg.square(self.variable * read) + pg.tanh(read))
         value, slopes = pg.variable_grads(loss)
@@ -131,29 +131,29 @@ class Worker:
         return value, slopes[self.variable], slopes[read], self.variable.value
 
     def assign_items(self):
-        """Give a tensor new items; what was made from it keeps the old ones."""
+        """Assign items of a tensor; an earlier result keeps its values."""
         x = self.rows()
         y = x * 2.0
         x[:, self.rng.randrange(3)] = 0.5
         return x, y
 
 
-def together(works):
-    """Run functions in threads at once; return what each returned."""
+def run_in_threads(functions):
+    """Run functions in concurrent threads, and return their results."""
     found, failures = {}, []
-    barrier = threading.Barrier(len(works))
+    barrier = threading.Barrier(len(functions))
 
-    def guarded(number, work):
+    def guarded(number, function):
         try:
             barrier.wait(timeout=60)
-            found[number] = work()
+            found[number] = function()
         except BaseException as error:
             failures.append(error)
 
     threads = []
-    for number, work in enumerate(works):
+    for number, function in enumerate(functions):
         run = contextvars.copy_context().run
-        arguments = (guarded, number, work)
+        arguments = (guarded, number, function)
         threads.append(threading.Thread(target=run, args=arguments))
     for thread in threads:
         thread.start()
@@ -161,11 +161,11 @@ def together(works):
         thread.join()
     if failures:
         raise failures[0]
-    return [found[number] for number in range(len(works))]
+    return [found[number] for number in range(len(functions))]
 
 
 @pytest.mark.filterwarnings("ignore:jit. ")
-@pytest.mark.thread_unsafe(reason="it has threads of its own")
+@pytest.mark.thread_unsafe(reason="it starts threads")
 def test_soak_of_threads(seconds, request):
     first = request.config.getoption("--soak-seed")
     end = time.monotonic() + seconds
@@ -174,7 +174,7 @@ def test_soak_of_threads(seconds, request):
         shared = Shared(seed)
         wanted = [Worker(n, seed, alone).run() for n in range(THREADS)]
         workers = [Worker(n, seed, shared) for n in range(THREADS)]
-        found = together([worker.run for worker in workers])
+        found = run_in_threads([worker.run for worker in workers])
         for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
             assert one == other, f"worker {number}, --soak-seed={seed}"
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Tensors of every dtype and layout, for what takes them elsewhere."""
+"""Tensors of every dtype and layout, for tests of copies and interchange."""
 
 import numpy as np
 import plugrad as pg

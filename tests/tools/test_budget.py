@@ -1,4 +1,4 @@
-"""Budgets: each limit is named with its value, and files are what they seem."""
+"""Budgets: errors name the limit and its value, and only the model's files are read."""
 
 import os
 import threading
@@ -77,7 +77,7 @@ def test_each_load_starts_from_zero():
     assert pg.Budget.started(budget, "read").affords(10)
 
 
-def test_blocks_that_are_left_are_no_depth():
+def test_only_open_blocks_count_as_depth():
     budget = pg.Budget.started(pg.Budget(depth=1), "read")
     for _ in range(5):
         with budget.nested():
@@ -100,7 +100,7 @@ def test_limits_are_numbers(limits):
 # --- files -----------------------------------------------------------------------
 
 
-def test_a_file_counts_once_whatever_it_is_called(tmp_path):
+def test_a_file_with_several_names_counts_once(tmp_path):
     (tmp_path / "d").write_bytes(bytes(1000))
     os.link(tmp_path / "d", tmp_path / "e")
     (tmp_path / "f").symlink_to("d")
@@ -112,7 +112,7 @@ def test_a_file_counts_once_whatever_it_is_called(tmp_path):
 
 
 def run(f, seconds=5):
-    """Return what a function raises, in a thread that may wait for ever."""
+    """Run a function in a thread; return its error, and fail if it does not end."""
     found = []
 
     def call():
@@ -124,7 +124,7 @@ def run(f, seconds=5):
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(seconds)
-    assert found, "it waits"
+    assert found, "the function does not end"
     return found[0]
 
 
@@ -153,7 +153,7 @@ def test_a_hard_link_to_another_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "../x", "/etc/passwd", "a/../../x", "loop", "\0"])
-def test_files_elsewhere_are_refused(name, tmp_path):
+def test_files_outside_of_the_folder_are_refused(name, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(ValueError, match=r"outside of the model's|cannot be found"):
         pg.Budget.started(None, "read").read(name, tmp_path)

@@ -16,8 +16,8 @@ from plugrad_conformance.toy import toy
 
 
 @pytest.fixture
-def told(capsys):
-    """Run a command: the status, the lines for people and the data for programs."""
+def run_command(capsys):
+    """Run a command; return its status, its lines of text, and its JSON data."""
 
     def run(*command):
         status = cli.main(command)
@@ -29,8 +29,8 @@ def told(capsys):
 
 
 @pytest.fixture
-def refused(capsys):
-    """Run a command that fails: the status and what it says."""
+def run_failing_command(capsys):
+    """Run a command that fails; return its status and its error message."""
 
     def run(*command):
         status = cli.main(command)
@@ -50,18 +50,18 @@ def odd(monkeypatch):
     )
 
 
-def by(rows, key):
+def rows_by(rows, key):
     return {row[key]: row for row in rows}
 
 
-def under(lines, header):
-    """Return the lines of a table: what a kernel means comes before it."""
+def lines_from(lines, header):
+    """Return the lines of a table; the description of a kernel precedes it."""
     return lines[[line.startswith(header) for line in lines].index(True) :]
 
 
-def test_plugins(told):
-    status, lines, rows = told("plugins")
-    cpu = by(rows, "distribution")["plugrad-cpu"]
+def test_plugins(run_command):
+    status, lines, rows = run_command("plugins")
+    cpu = rows_by(rows, "distribution")["plugrad-cpu"]
     assert (cpu["name"], cpu["phase"], cpu["traceback"]) == ("cpu", "opened", "")
     assert cpu["module"] == "plugrad_cpu.plugin"
     assert lines[0].split() == ["distribution", "version", "name", "phase", "reason"]
@@ -69,20 +69,22 @@ def test_plugins(told):
     assert status == any(row["phase"] == "failed" for row in rows)
 
 
-def test_plugins_lists_the_gradient_packs(told):
-    _, lines, rows = told("plugins")
-    packs = by(by(rows, "distribution")["plugrad-gradient-packs"]["packs"], "pack")
+def test_plugins_lists_the_gradient_packs(run_command):
+    _, lines, rows = run_command("plugins")
+    packs = rows_by(
+        rows_by(rows, "distribution")["plugrad-gradient-packs"]["packs"], "pack"
+    )
     assert packs["guided"]["overrides"] == "Relu (x), Relu6 (x)"
     assert any(line.split()[:1] == ["guided"] for line in lines)
-    _, _, unopened = told("plugins", "--no-open")
+    _, _, unopened = run_command("plugins", "--no-open")
     assert not any(row["packs"] for row in unopened)
 
 
-def test_backends(told):
+def test_backends(run_command):
     with toy(dtypes=("float32", "string", "bool")):
-        _, lines, rows = told("backends")
-        closed = by(told("backends", "--no-open")[2], "name")
-    rows = by(rows, "name")
+        _, lines, rows = run_command("backends")
+        closed = rows_by(run_command("backends", "--no-open")[2], "name")
+    rows = rows_by(rows, "name")
     assert rows["toy"] == {
         "name": "toy",
         "priority": -1,
@@ -101,19 +103,22 @@ def test_backends(told):
     assert closed["toy"]["state"] == "open"  # it had been opened
 
 
-def test_no_open_opens_nothing(told):
+def test_no_open_opens_nothing(run_command):
     def fail():
         raise OSError("no device\nat all")
 
     pg.register_backend(Backend("toy", open=fail, priority=-1))
     try:
-        _, _, rows = told("backends", "--no-open")
-        assert by(rows, "name")["toy"]["state"] == "closed"
-        status, lines, rows = told("backends")
+        _, _, rows = run_command("backends", "--no-open")
+        assert rows_by(rows, "name")["toy"]["state"] == "closed"
+        status, lines, rows = run_command("backends")
         assert status == 1
-        assert by(rows, "name")["toy"]["state"] == "failed: OSError: no device\nat all"
+        assert (
+            rows_by(rows, "name")["toy"]["state"]
+            == "failed: OSError: no device\nat all"
+        )
         assert [line for line in lines if "failed: OSError: no device at all" in line]
-        status, lines, data = told("kernels")
+        status, lines, data = run_command("kernels")
         assert status == 1
         assert data["closed"] == {
             "toy": "backend 'toy' of user has failed: OSError: no device\nat all"
@@ -134,11 +139,11 @@ COVERAGE = {  # kernel: on cpu, on a toy without it, gradient
 
 
 @pytest.mark.usefixtures("odd")
-def test_kernels(told):
-    gone = ["Exp", "Softmax", "Sqrt", "FusedConv2D"]
-    with toy(without=gone, host="cpu", host_kernels=["Exp"]):
-        _, lines, data = told("kernels")
-    rows = by(data["kernels"], "kernel")
+def test_kernels(run_command):
+    lacking = ["Exp", "Softmax", "Sqrt", "FusedConv2D"]
+    with toy(without=lacking, host="cpu", host_kernels=["Exp"]):
+        _, lines, data = run_command("kernels")
+    rows = rows_by(data["kernels"], "kernel")
     assert list(rows) == sorted(rows)
     for kernel, expected in COVERAGE.items():
         row = rows[kernel]
@@ -160,10 +165,10 @@ def test_kernels(told):
         ({"a": None, "b": None}, "no derivative"),
     ],
 )
-def test_a_gradient_of_one_backend_alone(functions, expected, told):
+def test_a_gradient_on_only_one_backend(functions, expected, run_command):
     with toy(gradients={"test.Odd": functions}):
-        rows = by(told("kernels")[2]["kernels"], "kernel")
-        status, _, data = told("why", "test.Odd", "--backend", "toy", "--grad")
+        rows = rows_by(run_command("kernels")[2]["kernels"], "kernel")
+        status, _, data = run_command("why", "test.Odd", "--backend", "toy", "--grad")
     assert rows["test.Odd"]["gradient"] == "on toy"
     assert data["gradient"] == expected
     assert status == 1  # nothing runs it
@@ -174,7 +179,7 @@ def test_a_gradient_of_one_backend_alone(functions, expected, told):
     assert data["rules"][1]["where"] == "declared to have none"
 
 
-def mine(x):
+def identity(x):
     return x
 
 
@@ -182,10 +187,10 @@ def straight_through(dy):
     return dy
 
 
-def test_why_shows_the_layers_of_kernels(told):
-    pg.register_kernel("Softmax", "cpu", lambda logits, axis: mine(logits))
+def test_why_shows_the_layers_of_kernels(run_command):
+    pg.register_kernel("Softmax", "cpu", lambda logits, axis: identity(logits))
     try:
-        status, lines, data = told("why", "Softmax", "--backend", "cpu")
+        status, lines, data = run_command("why", "Softmax", "--backend", "cpu")
     finally:
         pg.unregister_kernel("Softmax", "cpu")
     assert status == 0
@@ -213,20 +218,22 @@ def test_why_shows_the_layers_of_kernels(told):
         ({}, "error", 1, None),
     ],
 )
-def test_why_shows_who_else_runs_it(host, policy, status, way, told, monkeypatch):
+def test_why_shows_other_backends_that_run_a_kernel(
+    host, policy, status, way, run_command, monkeypatch
+):
     monkeypatch.setenv("PLUGRAD_FALLBACK", policy)
     with toy(without=["Exp"], **host):
-        found, lines, data = told("why", "Exp", "--backend", "toy")
+        found, lines, data = run_command("why", "Exp", "--backend", "toy")
     assert found == status
     assert [w["way"] for w in data["ways"]][:1] == ([way] if way else [])
     assert ("Exp cannot run here: KernelNotFound" in lines) == (way is None)
 
 
-def test_why_shows_the_layers_of_gradients(told):
+def test_why_shows_the_layers_of_gradients(run_command):
     pg.register_gradient("Multiply", a=lambda dy, b: dy)
     try:
         with pg.override_gradient("Multiply", a=None):
-            _, lines, data = told("why", "Multiply", "--grad")
+            _, lines, data = run_command("why", "Multiply", "--grad")
     finally:
         pg.unregister_gradient("Multiply")
     rules = [(row["input"], row["layer"]) for row in data["rules"]]
@@ -243,62 +250,62 @@ def test_why_shows_the_layers_of_gradients(told):
         importlib.metadata.version("plugrad"),
     )
     assert "plugrad/_src/ops/basis/binary.py:" in core["where"]
-    table = under(lines, "input ")
+    table = lines_from(lines, "input ")
     assert table[0].split() == [*scope]
     assert len(table) == 5
 
 
-def test_why_shows_places_and_decompositions(told):
+def test_why_shows_places_and_decompositions(run_command):
     with pg.override_gradient("Relu", where="head.*", x=straight_through):
-        _, lines, _ = told("why", "Relu", "--backend", "cpu", "--grad")
+        _, lines, _ = run_command("why", "Relu", "--backend", "cpu", "--grad")
         assert any("scope where='head.*'" in line for line in lines)
     with pg.override_gradient("Softmax", decompose=True):
-        _, lines, _ = told("why", "Softmax", "--backend", "cpu", "--grad")
+        _, lines, _ = run_command("why", "Softmax", "--backend", "cpu", "--grad")
         assert any("that of its decomposition" in line for line in lines)
 
 
-def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
+def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(run_command):
     relu = registry.contracts["Relu"]
     pack = vjp_rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")
     with (
         toy(gradients={"Relu": {"x": lambda dy, x: dy}}),
         gradients.override({"Relu": pack}, "toy", None, "test"),
     ):
-        _, lines, data = told("why", "Relu", "--backend", "toy", "--grad")
-        _, _, elsewhere = told("why", "Relu", "--backend", "cpu", "--grad")
+        _, lines, data = run_command("why", "Relu", "--backend", "toy", "--grad")
+        _, _, elsewhere = run_command("why", "Relu", "--backend", "cpu", "--grad")
     assert [(row["layer"], row["distribution"]) for row in data["rules"]] == [
         ("scope, pack 'guided'", "mypacks"),
         ("backend", "user"),
         ("core", "plugrad"),
     ]
     assert data["rules"][0]["version"] == "1.2"
-    table = under(lines, "input ")
+    table = lines_from(lines, "input ")
     assert table[1].endswith(f"{__file__}:{straight_through.__code__.co_firstlineno}")
     assert [row["layer"] for row in elsewhere["rules"]] == ["backend", "core"]
     assert elsewhere["rules"][0]["distribution"] == "plugrad-cpu"
 
 
 @pytest.mark.usefixtures("odd")
-def test_why_says_which_inputs_have_no_gradient(told):
+def test_why_says_which_inputs_have_no_gradient(run_command):
     with pg.override_gradient("test.Odd", a=lambda dy: dy):
-        _, _, data = told("why", "test.Odd", "--grad")
+        _, _, data = run_command("why", "test.Odd", "--grad")
     row = data["rules"][1]
     assert (row["input"], row["layer"]) == ("b", "none")
     assert row["where"] == "GradientNotFound in backward"
-    _, lines, _ = told("why", "test.Odd", "--grad")
+    _, lines, _ = run_command("why", "test.Odd", "--grad")
     assert lines[-1] == "no gradient: GradientNotFound in backward"
 
 
-def test_why_points_at_the_parts_of_a_composite(told):
-    _, lines, data = told("why", "FusedConv2D", "--grad")
+def test_why_points_at_the_parts_of_a_composite(run_command):
+    _, lines, data = run_command("why", "FusedConv2D", "--grad")
     assert data["gradient"] == "through its parts"
     assert "its parts are recorded: " in lines[-1]
     assert "plugrad/_src/ops/nn/fused.py:" in lines[-1]
 
 
 @pytest.mark.parametrize("op", ["divide", "RealDiv"])
-def test_why_takes_the_name_of_an_op_that_runs_one_kernel(op, told):
-    status, lines, data = told("why", op)
+def test_why_accepts_an_op_that_runs_one_kernel(op, run_command):
+    status, lines, data = run_command("why", op)
     assert (status, data["kernel"]) == (0, "RealDiv")
     assert lines[0].startswith("RealDiv(")
 
@@ -312,15 +319,15 @@ def test_why_takes_the_name_of_an_op_that_runs_one_kernel(op, told):
         ("max_pool", ["MaxPool", "MaxPool3D"]),
     ],
 )
-def test_why_names_the_kernels_of_what_is_composed(op, kernels, told):
-    status, lines, data = told("why", op)
+def test_why_names_the_kernels_of_a_composed_op(op, kernels, run_command):
+    status, lines, data = run_command("why", op)
     assert (status, data["op"], data["kernels"]) == (0, op, kernels)
     assert lines[0] == f"the op {op} runs these kernels:"
     assert any(line.startswith(kernels[-1]) for line in lines)
 
 
-def test_why_prints_what_a_kernel_computes(told):
-    _, lines, data = told("why", "Sum")
+def test_why_prints_what_a_kernel_computes(run_command):
+    _, lines, data = run_command("why", "Sum")
     assert data["doc"].splitlines()[0] in lines
 
 
@@ -332,14 +339,14 @@ def test_why_prints_what_a_kernel_computes(told):
         (["why", "Add", "--backend", "cup"], 1, "'cup'; did you mean 'cpu'?"),
     ],
 )
-def test_wrong_names(command, status, message, refused):
-    found, said = refused(*command)
+def test_wrong_names(command, status, message, run_failing_command):
+    found, error = run_failing_command(*command)
     assert found == status
-    assert said.startswith("plugrad: ")
-    assert message in said
+    assert error.startswith("plugrad: ")
+    assert message in error
 
 
-def test_without_a_command_it_helps(capsys):
+def test_without_a_command_the_help_is_printed(capsys):
     assert cli.main([]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("usage: python -m plugrad")
@@ -354,7 +361,7 @@ def test_the_version(capsys):
     assert capsys.readouterr().out == f"plugrad {version}\n"
 
 
-ROOMS = {  # package: distribution
+DISTRIBUTIONS = {  # package: distribution
     "plugrad": "plugrad",
     "plugrad_conformance": "plugrad-conformance",
     "plugrad_cpu": "plugrad-cpu",
@@ -368,15 +375,15 @@ ROOMS = {  # package: distribution
 }
 
 
-@pytest.mark.parametrize("package", ROOMS)
+@pytest.mark.parametrize("package", DISTRIBUTIONS)
 def test_every_distribution_has_its_version(package):
     module = pytest.importorskip(package, reason=f"{package} is not installed")
-    assert module.__version__ == importlib.metadata.version(ROOMS[package])
+    assert module.__version__ == importlib.metadata.version(DISTRIBUTIONS[package])
     with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'versoin"):
         module.versoin  # noqa: B018
 
 
-def test_the_import_of_a_distribution_reads_no_metadata():
+def test_importing_a_distribution_reads_no_metadata():
     code = "import sys, plugrad_cpu; print('importlib.metadata' in sys.modules)"
     assert python("-c", code).stdout == "False\n"
 
@@ -393,7 +400,7 @@ def python(*arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_the_module_runs_and_the_reader_may_leave():
+def test_the_module_runs_and_its_reader_may_close_the_pipe():
     whole = python("-m", "plugrad", "kernels")
     assert "cpu: " in whole.stdout
     command = [sys.executable, "-m", "plugrad", "kernels"]
@@ -403,7 +410,7 @@ def test_the_module_runs_and_the_reader_may_leave():
         assert reading.stderr.read() == b""
 
 
-def test_the_import_of_plugrad_leaves_the_tools_alone():
+def test_importing_plugrad_does_not_import_the_tools():
     code = "import plugrad, sys; "
     code += "print({'argparse', 'plugrad._src.tools'} & {*sys.modules})"
     assert python("-c", code).stdout == "set()\n"

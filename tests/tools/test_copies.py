@@ -29,12 +29,12 @@ def test_a_copy_is_another_handle_and_a_deep_copy_has_its_own_memory(backend):
         np.testing.assert_array_equal(other.numpy(), x.numpy())
     x.dispose()
     assert again.tolist() == deep.tolist() == matrix("float32").tolist()
-    for how in (copy.copy, copy.deepcopy, pickle.dumps):
+    for copy_function in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(ValueError, match="disposed"):
-            how(x)
+            copy_function(x)
 
 
-def test_a_deep_copy_is_safe_from_those_who_share():
+def test_a_deep_copy_does_not_share_memory():
     with pg.use_backend("cpu"):
         values = np.ones(3, np.float32)
         x = pg.asarray(values, copy=False)
@@ -45,25 +45,29 @@ def test_a_deep_copy_is_safe_from_those_who_share():
         assert copy.deepcopy(pg.asarray(["a", "b"])).tolist() == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
-def test_copies_are_the_same_tensor_on_a_tape(how, backend):
+@pytest.mark.parametrize("copy_function", [copy.copy, copy.deepcopy])
+def test_a_tape_treats_copies_as_the_same_tensor(copy_function, backend):
     x = pg.asarray([1.0, 2.0])
-    f = lambda x: pg.sum(how(x) * how(x * 3.0))
+    f = lambda x: pg.sum(copy_function(x) * copy_function(x * 3.0))
     assert pg.grad(f)(x).tolist() == [6.0, 12.0]
     assert pg.grad(lambda x: pg.sum(pg.grad(f)(x)))(x).tolist() == [6.0, 6.0]
 
 
-def test_deep_copies_keep_what_is_one(backend):
+def test_deep_copies_preserve_identity(backend):
     x = pg.asarray([1.0])
     first, second = copy.deepcopy([x, x])
     assert first is second
 
 
-def test_a_copied_variable_goes_its_own_way(backend):
-    for how in (copy.copy, copy.deepcopy, lambda v: pickle.loads(pickle.dumps(v))):
+def test_a_copied_variable_is_independent(backend):
+    for copy_function in (
+        copy.copy,
+        copy.deepcopy,
+        lambda v: pickle.loads(pickle.dumps(v)),
+    ):
         v = pg.Variable([1.0, 2.0], name="w")
-        pg.variable_grads(lambda v=v: pg.sum(v.value))  # it is known to a tape now
-        w = how(v)
+        pg.variable_grads(lambda v=v: pg.sum(v.value))  # a tape has seen it
+        w = copy_function(v)
         assert (w.name, w.trainable, w.shape) == ("w", True, (2,))
         _, grads = pg.variable_grads(lambda v=v, w=w: pg.sum(v * 2.0 + w * 3.0))
         assert grads[v].tolist() == [2.0, 2.0]
@@ -97,7 +101,7 @@ def test_pickles_of_every_dtype(dtype):
         assert y.tolist() == x.tolist()
 
 
-def test_a_pickle_holds_values_and_a_name_and_no_history(backend):
+def test_a_pickle_has_values_and_a_name_but_no_history(backend):
     x = pg.asarray([1.0, 2.0])
     loads = lambda x: pickle.loads(pickle.dumps(x))
     f = lambda x: pg.sum(x * x) + pg.sum(loads(x * x) * 100.0)
@@ -106,7 +110,7 @@ def test_a_pickle_holds_values_and_a_name_and_no_history(backend):
     assert len(pickle.dumps(part)) < 1000
 
 
-def test_pickles_of_containers_keep_what_is_one(backend):
+def test_pickles_of_containers_preserve_identity(backend):
     x = pg.asarray([1.0])
     model = {"w": pg.Variable(x, name="w"), "x": [x, x]}
     again = pickle.loads(pickle.dumps(model))
@@ -121,7 +125,7 @@ def ipc(value):
 
 
 def cloud(value):
-    reason = "needs cloudpickle, of the demo group (scikit-learn brings it)"
+    reason = "needs cloudpickle, from the demo group (through scikit-learn)"
     return pytest.importorskip("cloudpickle", reason=reason).dumps(value)
 
 
@@ -136,7 +140,7 @@ def test_out_of_band_buffers_are_shared():
         assert y.tolist() == x.tolist()
 
 
-def test_a_pickle_comes_home_or_to_the_active_backend():
+def test_a_pickle_loads_on_its_own_or_on_the_active_backend():
     with toy(dtypes=["float32"]):
         with pg.use_backend("toy"):
             data = pickle.dumps(pg.asarray([1.0]))
@@ -144,13 +148,13 @@ def test_a_pickle_comes_home_or_to_the_active_backend():
             assert pickle.loads(data).backend == "toy"
             assert pg.get_backend() == "cpu"
     with pg.use_backend("cpu"):
-        assert pickle.loads(data).backend == "cpu"  # there is no toy any more
+        assert pickle.loads(data).backend == "cpu"  # toy no longer exists
         wide = pickle.dumps(pg.asarray(np.zeros(2)).to("cpu"))
     with toy(dtypes=["float32"]), pg.use_backend("toy"):
         assert pickle.loads(wide).backend == "cpu"
 
 
-def test_a_backend_that_does_not_open_gives_way_with_a_warning():
+def test_a_backend_that_does_not_open_is_replaced_with_a_warning():
     with toy(), pg.use_backend("toy"):
         data = pickle.dumps(pg.asarray([1.0]))
 
@@ -173,15 +177,15 @@ def test_a_pickle_of_something_else_is_refused(parts):
         _processes._restored(*parts)
 
 
-def test_a_pickle_names_two_functions_of_ours_and_numpys(backend):
+def test_a_pickle_names_two_functions_of_plugrad_and_some_of_numpy(backend):
     named = set()
 
-    class Listening(pickle.Unpickler):
+    class RecordingUnpickler(pickle.Unpickler):
         def find_class(self, module, name):
             named.add(f"{module}.{name}")
             return super().find_class(module, name)
 
-    Listening(io.BytesIO(pickle.dumps(pg.Variable([1.0], name="w")))).load()
+    RecordingUnpickler(io.BytesIO(pickle.dumps(pg.Variable([1.0], name="w")))).load()
     ours = {name for name in named if name.startswith("plugrad")}
     assert ours == {
         "plugrad._restored",

@@ -1,4 +1,4 @@
-"""``debug`` finds what is wrong and says where; ``check_gradients`` too."""
+"""``debug`` and ``check_gradients`` find errors and say where they are."""
 
 import inspect
 
@@ -15,12 +15,12 @@ HERE = __file__
 
 
 def line(offset=0):
-    """Return where the caller is, ``offset`` lines further on."""
+    """Return the file and line of the caller, ``offset`` lines further on."""
     return f"{HERE}:{inspect.currentframe().f_back.f_lineno + offset} "
 
 
-class Strange:
-    """A native array that looks as it is told to."""
+class WrongArray:
+    """A native array that claims a given shape and dtype."""
 
     def __init__(self, values, shape=None, dtype=None):
         self.values = values
@@ -28,15 +28,18 @@ class Strange:
         self.dtype = values.dtype if dtype is None else dtype
 
 
-# What a kernel Add may do wrong, and what is said of it.
+# Wrong implementations of the kernel Add, and the error message.
 BROKEN = [
     (lambda a, b: (a + b)[:2], r"returned float32\[2\], and its contract says .*\[4\]"),
     (lambda a, b: (a + b) > 0, r"returned bool\[4\], and its contract says float32"),
     (lambda a, b: np.float64(1) * (a + b), "returned float64"),
-    (lambda a, b: Strange(a, shape=[4]), r"shape \[4\], which is no tuple of int"),
-    (lambda a, b: Strange(a, shape=(4.0,)), r"which is no tuple of int"),
-    (lambda a, b: Strange(a, dtype=np.dtype(">f4")), "dtype"),
-    (lambda a, b: Strange(a, dtype=np.dtype("M8[s]")), "which plugrad does not have"),
+    (lambda a, b: WrongArray(a, shape=[4]), r"shape \[4\], which is no tuple of int"),
+    (lambda a, b: WrongArray(a, shape=(4.0,)), r"which is no tuple of int"),
+    (lambda a, b: WrongArray(a, dtype=np.dtype(">f4")), "dtype"),
+    (
+        lambda a, b: WrongArray(a, dtype=np.dtype("M8[s]")),
+        "which plugrad does not have",
+    ),
 ]
 
 
@@ -57,7 +60,7 @@ def test_a_kernel_that_breaks_its_contract(function, message):
     assert where + "`x + x`" in text
 
 
-def test_what_is_right_passes(backend):
+def test_right_kernels_pass(backend):
     with pg.debug(leaks=True) as d:
         x = pg.asarray(X)
         for f in (
@@ -104,7 +107,7 @@ def test_values_that_are_not_finite(backend):
     assert where in text
 
 
-NOT_OURS = [
+FROM_INPUTS = [
     lambda: pg.exp(pg.asarray([float("inf")])),
     lambda: pg.asarray([float("nan")]) * 2,
     lambda: pg.full((2,), float("inf")),
@@ -113,8 +116,8 @@ NOT_OURS = [
 ]
 
 
-@pytest.mark.parametrize("f", NOT_OURS)
-def test_what_came_in_infinite_may_go_out(f, backend):
+@pytest.mark.parametrize("f", FROM_INPUTS)
+def test_results_of_infinite_inputs_may_be_infinite(f, backend):
     with pg.debug():
         f()
 
@@ -124,7 +127,7 @@ def test_finite_values_are_an_option(backend):
         assert pg.log(0.0).item() == -np.inf
 
 
-def test_what_a_decomposition_hides_is_its_own(backend):
+def test_infinities_inside_a_decomposition_are_allowed(backend):
     hidden = Kernel("test.Hidden(x)", out=same)
     hidden.decomposition = lambda x: pg.where(x > 0, pg.log(x), x)
     with pg.debug():
@@ -136,7 +139,7 @@ def test_what_a_decomposition_hides_is_its_own(backend):
 # --- gradients -------------------------------------------------------------------
 
 
-def test_a_gradient_that_is_not_finite_names_the_line_forward(backend):
+def test_a_gradient_that_is_not_finite_names_the_forward_line(backend):
     lines = []
 
     def f(x):
@@ -150,7 +153,7 @@ def test_a_gradient_that_is_not_finite_names_the_line_forward(backend):
     assert f"of the run at {lines[0]}`return pg.sum(pg.sqrt(x))`" in text
 
 
-def test_a_gradient_of_another_shape_names_the_line_forward(backend):
+def test_a_gradient_of_another_shape_names_the_forward_line(backend):
     def f(x):
         where.append(line(1))
         return pg.sum(pg.exp(x))
@@ -184,7 +187,7 @@ def test_an_error_inside_a_kernel_is_noted():
 # --- memory left behind ----------------------------------------------------------
 
 
-def test_memory_that_is_left_names_kernel_and_line(backend):
+def test_a_leak_is_reported_with_kernel_and_line(backend):
     x = pg.asarray(X)
     held = []
     where = line(4)
@@ -203,7 +206,7 @@ def test_memory_that_is_left_names_kernel_and_line(backend):
     )
 
 
-def test_what_is_kept_disposed_or_a_variables_is_no_leak(backend):
+def test_kept_and_disposed_tensors_and_variables_are_no_leaks(backend):
     x = pg.asarray(X)
     v = pg.Variable(x)
     with pg.debug(leaks=True) as d:
@@ -218,14 +221,14 @@ def test_what_is_kept_disposed_or_a_variables_is_no_leak(backend):
     assert y.tolist() == (2 * X).tolist()
 
 
-def test_what_a_tape_saved_is_found(backend):
+def test_tensors_that_a_tape_saved_are_leaks(backend):
     x = pg.asarray(X)
     pullbacks = []
     with pytest.raises(AssertionError, match="Exp on"), pg.debug(leaks=True):
         pullbacks.append(pg.vjp(lambda x: pg.exp(x) * 2.0, x)[1])
 
 
-def test_views_of_what_was_there_are_no_leak_on_cpu():
+def test_views_of_earlier_tensors_are_no_leaks_on_cpu():
     with pg.use_backend("cpu"):
         x = pg.asarray(X)
         with pg.debug(leaks=True):
@@ -233,7 +236,7 @@ def test_views_of_what_was_there_are_no_leak_on_cpu():
     assert view.shape == (2, 2)
 
 
-def test_an_error_comes_before_leaks(backend):
+def test_an_error_is_raised_instead_of_leaks(backend):
     held = []
 
     def fail():
@@ -248,7 +251,7 @@ def test_an_error_comes_before_leaks(backend):
 
 
 def wrong(x, y):
-    """Twice the gradient in the second element of y."""
+    """Return x * y, with a gradient that is doubled in the second element of y."""
     f = pg.custom_grad(
         lambda x, y: (x * y, lambda dy: (dy * y, dy * x * pg.asarray([1.0, 2.0, 1.0])))
     )
@@ -256,7 +259,7 @@ def wrong(x, y):
 
 
 def wrong_later(x):
-    """Right, but its own gradient is not: ``x`` is taken for a constant."""
+    """Return x**3, with a right first but wrong second gradient: ``x`` is constant."""
     return pg.custom_grad(
         lambda x: (x**3, lambda dy: dy * 3 * pg.stop_gradient(x) ** 2)
     )(x)
@@ -284,7 +287,7 @@ def test_right_gradients_pass(f, xs, backend):
     pg.check_gradients(f, *xs)
 
 
-def test_a_wrong_gradient_is_told_by_argument_and_element(backend):
+def test_a_wrong_gradient_is_reported_by_argument_and_element(backend):
     xs = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
     with pytest.raises(AssertionError) as error:
         pg.check_gradients(wrong, *xs)

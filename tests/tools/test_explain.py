@@ -1,4 +1,4 @@
-"""``plugrad.explain``: what ran, and whose gradients were in force."""
+"""``plugrad.explain``: which kernels ran, and which gradients applied."""
 
 import argparse
 import functools
@@ -19,7 +19,7 @@ X = [1.0, -2.0]
 
 
 def explained(f, x=X):
-    """Return the rows behind ``f(x)``, taken inside the function that is recorded."""
+    """Return the explanation of ``f(x)``, taken inside the recorded function."""
     found = []
 
     def g(x):
@@ -48,7 +48,7 @@ def test_runs_and_gradients_in_order(backend):
     assert rows[1]["gradient"] == rows[1]["vjp"] == ""  # a constant
 
 
-def test_who_wrote_the_implementation():
+def test_the_distribution_and_file_of_an_implementation():
     with pg.use_backend("cpu"):
         (row,) = explained(pg.relu).rows
     assert row["how"] == "implementation"
@@ -108,29 +108,36 @@ def test_an_override_is_cited_at_the_line_of_its_author(kind, tool):
     assert line in Path(path).read_text().splitlines()[int(number) - 1]
 
 
-OWN = {"Tanh": pg.tanh, "Relu": pg.relu, "Softmax": pg.softmax, "Gelu": pg.gelu}
+GRADIENT_KERNELS = {
+    "Tanh": pg.tanh,
+    "Relu": pg.relu,
+    "Softmax": pg.softmax,
+    "Gelu": pg.gelu,
+}
 
 
-@pytest.mark.parametrize("name", OWN)
-@pytest.mark.parametrize("own", ["cpu", "wasm", "opencl"])
-def test_a_gradient_in_one_kernel_is_cited_where_the_kernel_is_written(name, own):
-    if own not in pg.backends():
-        pytest.skip(f"plugrad-{own} is not installed")
-    with pg.use_backend(own):
+@pytest.mark.parametrize("name", GRADIENT_KERNELS)
+@pytest.mark.parametrize("backend_name", ["cpu", "wasm", "opencl"])
+def test_a_gradient_in_one_kernel_is_cited_where_the_kernel_is_written(
+    name, backend_name
+):
+    if backend_name not in pg.backends():
+        pytest.skip(f"plugrad-{backend_name} is not installed")
+    with pg.use_backend(backend_name):
         gradient = pg.get_gradient(name)
         (rule,) = gradient.values()
-        if not rule.owner.startswith(f"plugrad-{own}"):
-            pytest.skip(f"{own} composes the gradient of {name}")
-        (row,) = explained(OWN[name]).rows
-        options = argparse.Namespace(kernel=name, grad=True, backend=own)
+        if not rule.owner.startswith(f"plugrad-{backend_name}"):
+            pytest.skip(f"{backend_name} composes the gradient of {name}")
+        (row,) = explained(GRADIENT_KERNELS[name]).rows
+        options = argparse.Namespace(kernel=name, grad=True, backend=backend_name)
         found = why(options).data["rules"][0]["where"]
     assert found == row["vjp"]
-    kernel = registry.kernels[f"plugrad_{own}.{name}Grad", own][0]
+    kernel = registry.kernels[f"plugrad_{backend_name}.{name}Grad", backend_name][0]
     assert found == where(kernel.function)
-    assert f"plugrad_{own}" in found
+    assert f"plugrad_{backend_name}" in found
 
 
-def test_the_gradient_that_was_in_force_is_remembered():
+def test_the_gradient_that_applied_is_remembered():
     x = pg.asarray(X)
     with pg.override_gradient("Relu", x=lambda dy: dy):
         y, pull_back = pg.vjp(pg.relu, x)
@@ -140,7 +147,7 @@ def test_the_gradient_that_was_in_force_is_remembered():
     assert pull_back(x)[0].tolist() == X
 
 
-def test_only_what_the_result_depends_on():
+def test_only_runs_that_the_result_depends_on_are_shown():
     def f(x):
         pg.sin(x)
         y = pg.exp(x)
@@ -150,9 +157,9 @@ def test_only_what_the_result_depends_on():
     assert [row["kernel"] for row in explained(f).rows] == ["Exp"]
 
 
-def test_a_composite_shows_its_parts_and_a_detour_its_way():
+def test_composites_and_host_kernels_are_explained():
     without = {"without": ["Softmax", "Exp"], "host": "cpu", "host_kernels": ["Exp"]}
-    # under a name of its own: how a kernel has run is counted by backend
+    # A separate name, because it is recorded by backend how a kernel has run.
     with toy("detouring", **without), pg.use_backend("detouring"):
         (softmax,) = explained(pg.softmax).rows
         (exp,) = explained(pg.exp).rows
@@ -166,7 +173,7 @@ def test_a_composite_shows_its_parts_and_a_detour_its_way():
     assert "_FusedMatMul" not in kernels
 
 
-def test_custom_gradients_and_missing_ones():
+def test_custom_and_missing_gradients():
     @pg.custom_grad
     def cube(x):
         return x * x * x, lambda dy: dy * 3 * x * x
@@ -183,7 +190,7 @@ def test_custom_gradients_and_missing_ones():
     assert pg.explain(y).rows[0]["gradient"] == "GradientNotFound"
 
 
-def test_a_kernel_of_a_library_is_its_own():
+def test_a_library_kernel_without_gradient_shows_its_parts():
     twice = Kernel("test.Twice2(x)", out=same)
 
     @decomposition(twice)
@@ -202,12 +209,12 @@ def test_as_text_and_as_json():
     assert lines[0].split() == [*found.rows[0]]
     assert len(lines) == 1 + len(found.rows)
     assert lines[1].startswith("1    Multiply")
-    assert not lines[2].strip().startswith("1")  # what the run repeats is left out
+    assert not lines[2].strip().startswith("1")  # repeated cells are left out
     assert "plugrad/_src/ops/basis/binary.py:" in lines[1]
     assert json.loads(json.dumps(found.to_dict()))["rows"] == found.rows
 
 
-def test_debug_knows_the_lines():
+def test_debug_adds_the_lines():
     with pg.debug():
         rows = explained(lambda x: pg.exp(x)).rows
     assert rows[0]["line"].startswith(f"{__file__}:")
@@ -228,12 +235,12 @@ def test_variadic_inputs():
         (lambda: X, TypeError, "expected a Tensor, got list"),
     ],
 )
-def test_what_was_not_recorded(make, kind, message):
+def test_tensors_that_were_not_recorded_are_refused(make, kind, message):
     with pytest.raises(kind, match=message):
         pg.explain(make())
 
 
-def test_it_keeps_nothing_alive():
+def test_explain_keeps_no_tape_alive():
     y, pull_back = pg.vjp(pg.exp, pg.asarray(X))
     assert pg.explain(y).rows
     del pull_back

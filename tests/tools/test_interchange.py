@@ -14,33 +14,33 @@ CPU = (1, 0)
 GPU = (2, 0)
 
 
-def numpys():
+def numpy_functions():
     return np.from_dlpack, lambda theirs: theirs.ctypes.data
 
 
-def torchs():
+def torch_functions():
     reason = "needs torch, of the bench group: make .venv/.group-bench"
     torch = pytest.importorskip("torch", reason=reason)
     return torch.from_dlpack, lambda theirs: theirs.data_ptr()
 
 
-def jaxs():
+def jax_functions():
     jax = pytest.importorskip("jax", reason="needs jax: pip install jax")
     jax.config.update("jax_enable_x64", True)
     return jax.dlpack.from_dlpack, lambda theirs: theirs.unsafe_buffer_pointer()
 
 
-LIBRARIES = {"numpy": numpys, "torch": torchs, "jax": jaxs}
+LIBRARIES = {"numpy": numpy_functions, "torch": torch_functions, "jax": jax_functions}
 
 
 @pytest.fixture(params=LIBRARIES)
 def library(request):
-    """Give how another library takes DLPack, and where it sees the values."""
+    """Return ``from_dlpack`` of a library, and a function that returns an address."""
     return LIBRARIES[request.param]()
 
 
 def aligned(values):
-    """Return a copy that starts at 64 bytes, which JAX shares; others it copies."""
+    """Return a copy that is aligned to 64 bytes; JAX copies arrays that are not."""
     memory = np.zeros(values.nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
     copied = memory[start : start + values.nbytes].view(values.dtype)
@@ -94,7 +94,7 @@ def test_cpu_shares_both_ways(library):
         assert (back * 1.0).tolist() == list(range(12))  # the capsule holds the memory
 
 
-def test_libraries_that_know_of_it_get_read_only_memory():
+def test_libraries_that_support_read_only_arrays_get_one():
     with pg.use_backend("cpu"):
         x = matrix("float32")
         theirs = np.from_dlpack(x)
@@ -103,14 +103,14 @@ def test_libraries_that_know_of_it_get_read_only_memory():
         locked = np.zeros(3, np.float32)
         locked.flags.writeable = False
         y = pg.asarray(locked, copy=False)
-        capsule = Carrier(y.__dlpack__())  # asks as libraries did before DLPack 1.0
+        capsule = Carrier(y.__dlpack__())  # as requested before DLPack 1.0
         assert np.from_dlpack(capsule).ctypes.data != locked.ctypes.data
         with pytest.raises(BufferError):
             y.__dlpack__(copy=False)
 
 
 @pytest.mark.parametrize("name", ["cpu", "wasm"])
-def test_libraries_that_do_not_know_of_it_share_memory_too(name):
+def test_libraries_without_read_only_arrays_share_memory(name):
     with pg.use_backend(name):
         x = matrix("float32") + 1.0
         theirs = np.from_dlpack(Carrier(x.__dlpack__(copy=False)))
@@ -122,7 +122,7 @@ def test_libraries_that_do_not_know_of_it_share_memory_too(name):
 
 
 class Carrier:
-    """A library that gives a capsule away as it is."""
+    """An array that exports a given capsule."""
 
     def __init__(self, capsule):
         self.capsule = capsule
@@ -141,7 +141,7 @@ def test_a_copy_on_request(backend):
     np.testing.assert_array_equal(theirs, x.numpy())
 
 
-def test_what_is_not_exported(backend):
+def test_exports_that_are_refused(backend):
     x = matrix("float32")
     assert x.__dlpack_device__() == CPU
     with pytest.raises((RuntimeError, ValueError), match="stream"):
@@ -156,7 +156,7 @@ def test_what_is_not_exported(backend):
         np.from_dlpack(pg.asarray(["a"]))
 
 
-def test_a_tape_does_not_see_what_leaves(backend):
+def test_a_tape_does_not_record_exports(backend):
     def f(x):
         return pg.sum(x * x) + pg.sum(pg.from_dlpack(np.from_dlpack(x)) * 100.0)
 
@@ -166,7 +166,7 @@ def test_a_tape_does_not_see_what_leaves(backend):
 # --- DLPack in -------------------------------------------------------------------
 
 
-def test_tensors_and_variables_stay_what_they_are(backend):
+def test_from_dlpack_returns_tensors_unchanged(backend):
     x = pg.asarray([1.0, 2.0])
     assert pg.from_dlpack(x) is x
     v = pg.Variable(x)
@@ -174,13 +174,13 @@ def test_tensors_and_variables_stay_what_they_are(backend):
     assert pg.grad(lambda x: pg.sum(pg.from_dlpack(x)))(x).tolist() == [1.0, 1.0]
 
 
-def test_what_does_not_come_in(backend):
+def test_objects_without_dlpack_are_refused(backend):
     with pytest.raises(TypeError, match="from_dlpack: list has no __dlpack__; use"):
         pg.from_dlpack([1.0])
 
 
-def test_what_torch_keeps():
-    torchs()
+def test_torch_tensors_that_are_refused():
+    torch_functions()
     import torch
 
     with pg.use_backend("cpu"):
@@ -192,7 +192,7 @@ def test_what_torch_keeps():
             pg.from_dlpack(torch.zeros(2, dtype=torch.bfloat16))
 
 
-def test_a_dtype_that_the_backend_lacks():
+def test_a_dtype_that_the_backend_lacks_is_refused():
     refused = lambda name: pytest.raises(TypeError, match=f"'{name}' has no float64")
     with toy(dtypes=["float32"]), pg.use_backend("toy"), refused("toy"):
         pg.from_dlpack(np.zeros(2))
@@ -200,7 +200,7 @@ def test_a_dtype_that_the_backend_lacks():
         pg.from_dlpack(np.zeros(2).view(OnDevice))
 
 
-def test_a_backend_that_lends_nothing_copies_through_the_host(library):
+def test_a_backend_without_dlpack_copies_through_the_host(library):
     take, _ = library
     with toy(dtypes=DTYPES) as arrays, pg.use_backend("toy"):
         x = matrix("float32")
@@ -217,7 +217,7 @@ def test_a_backend_that_lends_nothing_copies_through_the_host(library):
 
 
 class OnDevice(np.ndarray):
-    """An array of NumPy that says it is on a device, as an accelerator's would be."""
+    """A NumPy array that claims to be on a device, like an accelerator's array."""
 
     def __dlpack_device__(self):
         return GPU
@@ -238,7 +238,7 @@ class Lender(CountingArrays):
 
 @contextlib.contextmanager
 def lender(dtypes=DTYPES):
-    """Make a backend on a device the active one; give its arrays."""
+    """Activate a backend on a device, and return its arrays."""
     arrays = Lender()
     runtime = lambda: Runtime(
         arrays=arrays, kernels=pg.get_kernels_for_backend("cpu"), dtypes=dtypes
@@ -278,7 +278,7 @@ def test_a_device_shares_with_its_own_kind_and_copies_to_the_host():
 # --- NumPy -----------------------------------------------------------------------
 
 
-def test_conversions_of_numpy():
+def test_numpy_conversions():
     with pg.use_backend("cpu"):
         x = matrix("float32")
         assert np.shares_memory(np.asarray(x), x.numpy())

@@ -1,4 +1,4 @@
-"""Files of named tensors: what comes back, and what is refused."""
+"""Files of named tensors: saving, loading, and what is refused."""
 
 import errno
 import json
@@ -20,7 +20,7 @@ safetensors = pytest.importorskip("safetensors", reason=reason)
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason=reason)
 
 
-HELD = [name for name in DTYPES if name not in ("complex128", "string")]
+SAVED_DTYPES = [name for name in DTYPES if name not in ("complex128", "string")]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def path(tmp_path):
     return tmp_path / "model.safetensors"
 
 
-def test_what_is_saved_is_loaded(path, backend):
+def test_saved_tensors_are_loaded(path, backend):
     x = pg.asarray(np.arange(6, dtype=np.float32).reshape(2, 3))
     model = {
         "x": x,
@@ -54,9 +54,9 @@ def test_what_is_saved_is_loaded(path, backend):
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_every_dtype(path):
+def test_every_dtype_is_saved_and_loaded(path):
     with pg.use_backend("cpu"):
-        model = {dtype: pg.ones((2, 3), dtype=dtype) for dtype in HELD}
+        model = {dtype: pg.ones((2, 3), dtype=dtype) for dtype in SAVED_DTYPES}
         pg.save(path, model)
         for dtype, found in pg.load(path).items():
             assert found.dtype is model[dtype].dtype
@@ -65,7 +65,7 @@ def test_every_dtype(path):
         assert pg.load(str(path)) == {}
 
 
-def test_other_programs_read_and_write_it(path, backend):
+def test_other_programs_read_and_write_the_files(path, backend):
     pg.save(path, {"a": pg.asarray([[1.0, 2.0]])})
     assert safetensors_numpy.load_file(path)["a"].tolist() == [[1.0, 2.0]]
     safetensors_numpy.save_file({"b": np.ones(2, np.float32)}, path, {"by": "them"})
@@ -92,7 +92,7 @@ def test_other_programs_read_and_write_it(path, backend):
         ({"ragged": [[1.0], [1.0, 2.0]]}, ValueError, "differ in length"),
     ],
 )
-def test_what_cannot_be_saved_leaves_the_old_file(path, model, error, match):
+def test_a_refused_model_leaves_the_old_file(path, model, error, match):
     with pg.use_backend("cpu"):
         pg.save(path, {"old": 1.0})
         with pytest.raises(error, match=match):
@@ -116,7 +116,7 @@ def test_a_crash_while_writing_leaves_the_old_file(path, monkeypatch, backend):
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_places_that_are_none(tmp_path, backend):
+def test_missing_folders_and_directories_as_files_are_errors(tmp_path, backend):
     with pytest.raises(FileNotFoundError):
         pg.save(tmp_path / "none" / "x", {"x": 1.0})
     with pytest.raises(FileNotFoundError):
@@ -129,8 +129,8 @@ def test_places_that_are_none(tmp_path, backend):
     assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*.tmp"))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="modes and links are of POSIX")
-def test_modes_and_links_stay(path, backend):
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes and links")
+def test_saving_preserves_modes_and_links(path, backend):
     pg.save(path, {"x": 1.0})
     plain = path.with_name("plain")
     plain.touch()
@@ -169,9 +169,9 @@ def test_a_damaged_file_is_refused(damage, path, backend):
 
 
 @pytest.fixture
-def full():
-    """Let no file grow beyond 10,000 bytes, as a disk that is full."""
-    resource = pytest.importorskip("resource", reason="limits of files are POSIX's")
+def file_size_limit():
+    """Limit the size of files to 10,000 bytes, like a disk that is full."""
+    resource = pytest.importorskip("resource", reason="file size limits are POSIX")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
@@ -180,7 +180,7 @@ def full():
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_is_an_error_of_the_system(path, full):
+def test_a_full_disk_is_an_os_error(path, file_size_limit):
     pg.save(path, {"x": np.ones(3, np.float32)})
     with pytest.raises(OSError, match=r"save: .*(?i:too large)") as caught:
         pg.save(path, {"x": np.ones(100_000, np.float32)})
@@ -190,7 +190,7 @@ def test_a_full_disk_is_an_error_of_the_system(path, full):
     assert pg.load(path)["x"].shape == (3,)
 
 
-def test_dtypes_that_are_not_ours(path):
+def test_dtypes_that_plugrad_lacks_are_refused(path):
     header = b'{"x":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}'
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     with pytest.raises(TypeError, match=r"load: 'x' in .* has dtype F8_E4M3, which"):
@@ -217,7 +217,7 @@ def test_bfloat16_becomes_float32(path):
     np.testing.assert_array_equal(bits, upper.astype(np.uint32) << 16)
 
 
-def test_all_or_none_on_a_backend_of_few_dtypes(path):
+def test_a_backend_that_lacks_a_dtype_loads_all_tensors_or_none(path):
     with pg.use_backend("cpu"):
         pg.save(path, {"a": 1.0, "b": np.zeros(2)})
     with toy(dtypes=["float32"]), pg.use_backend("toy"):
@@ -227,7 +227,7 @@ def test_all_or_none_on_a_backend_of_few_dtypes(path):
         assert pg.load(path)["a"].backend == "toy"
 
 
-def test_a_loaded_tensor_does_not_follow_the_file(path, backend):
+def test_a_loaded_tensor_does_not_change_with_the_file(path, backend):
     pg.save(path, {"x": np.ones(1000, np.float32)})
     x = pg.load(path)["x"]
     with open(path, "rb+") as file:
@@ -236,7 +236,9 @@ def test_a_loaded_tensor_does_not_follow_the_file(path, backend):
     assert pg.sum(x).item() == 1000.0
 
 
-def test_without_the_package(path, monkeypatch, backend):
+def test_without_safetensors_the_error_says_how_to_install_it(
+    path, monkeypatch, backend
+):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     for use in (lambda: pg.save(path, {}), lambda: pg.load(path)):
         with pytest.raises(ImportError, match=r"try `pip install safetensors`"):
@@ -246,7 +248,7 @@ def test_without_the_package(path, monkeypatch, backend):
 
 # --- processes that are killed or stopped while they save --------------------------
 
-SAVES = """
+SAVE_REPEATEDLY = """
 import sys, plugrad as pg
 x = pg.zeros(4_000_000, device="cpu")
 print("ready", flush=True)
@@ -257,10 +259,10 @@ while True:
 
 @pytest.fixture
 def writer(path):
-    """Start a process that saves again and again, and end it."""
+    """Return a process that saves again and again; kill it after the test."""
     if sys.platform == "win32":
         pytest.skip("Windows has neither SIGSTOP nor locks of folders")
-    command = [sys.executable, "-c", SAVES, str(path)]
+    command = [sys.executable, "-c", SAVE_REPEATEDLY, str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     with process, process.stdout:
         try:
@@ -270,8 +272,8 @@ def writer(path):
             process.kill()
 
 
-def in_the_middle(process, path):
-    """Stop a process while it writes; return what it has begun."""
+def stop_while_writing(process, path):
+    """Stop a process while it writes; return the files that it has begun."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         os.kill(process.pid, signal.SIGCONT)
@@ -283,14 +285,14 @@ def in_the_middle(process, path):
     raise AssertionError("the process never writes")
 
 
-def test_what_a_killed_save_has_left_is_removed_by_the_next_one(path, writer):
-    begun = in_the_middle(writer, path)
+def test_the_next_save_removes_files_of_a_killed_save(path, writer):
+    begun = stop_while_writing(writer, path)
     other = path.with_name("other.safetensors")
-    pg.save(path, {"x": 1.0})  # by another process, while that one is stopped
-    assert all(file.exists() for file in begun), "it took the files of a live writer"
+    pg.save(path, {"x": 1.0})  # while the other process is stopped
+    assert all(file.exists() for file in begun), "it removed files of a live writer"
     writer.kill()
     writer.wait()
-    pg.save(other, {"x": 1.0})  # of another name
+    pg.save(other, {"x": 1.0})  # a file with another name
     assert all(file.exists() for file in begun)
     pg.save(path, {"x": 2.0})
     assert sorted(os.listdir(path.parent)) == [path.name, other.name]

@@ -14,17 +14,17 @@ X = np.arange(1.0, 5.0, dtype=np.float32)
 
 @pytest.fixture(autouse=True, scope="module")
 def others_are_frozen():
-    """Hide from the collector what other tests have left: it runs for each count."""
+    """Exclude objects of other tests from the collections that run for each count."""
     gc.collect()
     gc.freeze()
 
 
-def is_gone(x):
+def is_disposed(x):
     return repr(x).startswith("<disposed")
 
 
-def held(backend=None):
-    """Return tensors, cached copies, buffers and bytes of a backend, or of all."""
+def memory_counts(backend=None):
+    """Return the numbers of tensors, cached copies, buffers and bytes."""
     gc.collect()
     m = pg.memory() if backend is None else pg.memory().backends[backend]
     return np.array([m.tensors, m.cached_copies, m.buffers, m.bytes])
@@ -32,7 +32,7 @@ def held(backend=None):
 
 # --- tidy ------------------------------------------------------------------------
 
-# What ops make, by the kind of way: implementations, decompositions, several outputs.
+# Ops with implementations, decompositions, several outputs, views and gradients.
 MAKE = [
     lambda x: [x + x],
     lambda x: [pg.exp(x), pg.tanh(x * 2.0)],
@@ -45,32 +45,32 @@ MAKE = [
 
 
 @pytest.mark.parametrize("make", MAKE)
-def test_what_ops_make_inside_is_disposed(make, backend):
+def test_results_of_ops_in_a_block_are_disposed(make, backend):
     x = pg.asarray(X)
     with pg.tidy():
         made = make(x)
         values = [y.numpy().copy() for y in made]
-    assert all(map(is_gone, made))
+    assert all(map(is_disposed, made))
     kept = pg.tidy(lambda: make(x))
     for y, value in zip(kept, values, strict=True):
         np.testing.assert_array_equal(y.numpy(), value)
     assert x.tolist() == X.tolist()
 
 
-def test_what_is_uploaded_inside_is_disposed(backend):
+def test_uploads_in_a_block_are_disposed(backend):
     with pg.tidy():
         made = [pg.asarray(X), pg.asarray(1.0), pg.asarray(X, copy=False)]
         made += [pg.from_dlpack(X), pg.zeros_like(X)]
         v = pg.Variable(X)
         kept = pg.keep(pg.asarray(X))
-        assert (made[0] * 2.0).tolist() == (2 * X).tolist()  # 2 is kept for later
-    assert all(map(is_gone, made))
+        assert (made[0] * 2.0).tolist() == (2 * X).tolist()  # the constant 2 is cached
+    assert all(map(is_disposed, made))
     assert v.numpy().tolist() == kept.tolist() == X.tolist()
     assert (kept * 2.0).tolist() == (2 * X).tolist()
     assert pg.tidy(lambda: [pg.asarray(X)])[0].tolist() == X.tolist()
 
 
-def test_what_is_returned_in_any_nesting_stays(backend):
+def test_returned_tensors_in_containers_stay(backend):
     x = pg.asarray(X)
     seen = []
 
@@ -80,7 +80,7 @@ def test_what_is_returned_in_any_nesting_stays(backend):
         return {"a": y, "b": [x - 1.0, (x, None, "text", 3)]}
 
     result = pg.tidy(f)
-    assert is_gone(seen[0])
+    assert is_disposed(seen[0])
     assert result["a"].tolist() == (X * 2 + 1).tolist()
     assert result["b"][0].tolist() == (X - 1).tolist()
     assert result["b"][1][0] is x
@@ -88,26 +88,26 @@ def test_what_is_returned_in_any_nesting_stays(backend):
     assert pg.tidy(lambda: "nothing") == "nothing"
 
 
-def test_what_is_kept_stays_in_all_blocks(backend):
+def test_kept_tensors_outlive_all_blocks(backend):
     x = pg.asarray(X)
     with pg.tidy():
         with pg.tidy():
             y, z = pg.keep((x + 1.0, [x + 2.0]))
             lost = x + 3.0
-        assert is_gone(lost)
+        assert is_disposed(lost)
     assert (y + z[0]).tolist() == (2 * X + 3).tolist()
     assert pg.keep(x) is x  # outside of all blocks it has no effect
 
 
-def test_what_an_inner_block_returns_belongs_to_the_outer_one(backend):
+def test_a_tensor_returned_by_an_inner_block_belongs_to_the_outer_block(backend):
     x = pg.asarray(X)
     with pg.tidy():
         y = pg.tidy(lambda: x + 1.0)
-        assert not is_gone(y)
-    assert is_gone(y)
+        assert not is_disposed(y)
+    assert is_disposed(y)
 
 
-def test_what_a_variable_was_given_stays(backend):
+def test_values_of_variables_stay(backend):
     v = pg.Variable(X)
     with pg.tidy():
         first = v.value * 2.0
@@ -120,7 +120,7 @@ def test_what_a_variable_was_given_stays(backend):
     assert u["w"].numpy().tolist() == (2 * X - 1).tolist()
 
 
-def test_an_error_disposes_too(backend):
+def test_an_error_disposes_the_tensors_of_the_block(backend):
     x = pg.asarray(X)
     made = []
 
@@ -130,16 +130,16 @@ def test_an_error_disposes_too(backend):
 
     with pytest.raises(KeyError, match="mine"):
         pg.tidy(fail)
-    assert is_gone(made[0])
-    assert (x + x).tolist() == (2 * X).tolist()  # and nothing watches any more
+    assert is_disposed(made[0])
+    assert (x + x).tolist() == (2 * X).tolist()  # and no block is active
 
 
-def test_what_a_tape_saved_stays_valid(backend):
+def test_tensors_that_a_tape_saved_stay_valid(backend):
     def f(x):
         with pg.tidy():
             y = pg.tanh(x)
             z = pg.keep(y * y)
-        assert is_gone(y)
+        assert is_disposed(y)
         return pg.sum(z)
 
     plain = lambda x: pg.sum(pg.tanh(x) * pg.tanh(x))
@@ -160,17 +160,17 @@ def test_a_pullback_outlives_the_block(backend):
     assert pull_back(pg.ones((4,)))[0].tolist() == dx.tolist()
 
 
-def test_what_was_made_outside_is_left_alone(backend):
+def test_tensors_from_outside_the_block_stay(backend):
     x = pg.asarray(X)
     y = x + 1.0
     with pg.tidy():
         same = pg.asarray(x), pg.asarray(y), pg.stop_gradient(y)
         there = y.to(pg.get_backend())
     for t in (x, y, *same, there):
-        assert not is_gone(t)
+        assert not is_disposed(t)
 
 
-def test_views_of_what_is_disposed_stay_valid(backend):
+def test_views_of_disposed_tensors_stay_valid(backend):
     x = pg.asarray(X)
     y = x + 1.0
     view = pg.reshape(y, (2, 2))
@@ -178,16 +178,16 @@ def test_views_of_what_is_disposed_stay_valid(backend):
     assert view.tolist() == [[2.0, 3.0], [4.0, 5.0]]
 
 
-def test_a_move_inside_is_disposed_and_its_source_is_not(backend):
+def test_a_moved_tensor_is_disposed_and_its_source_is_not(backend):
     with toy():
         x = pg.asarray(X)
         with pg.tidy():
             moved = x.to("toy")
-        assert is_gone(moved)
+        assert is_disposed(moved)
         assert x.tolist() == X.tolist()
 
 
-def test_other_threads_are_left_alone(backend):
+def test_tensors_of_other_threads_stay(backend):
     x = pg.asarray(X)
     made = []
     with pg.tidy():
@@ -197,18 +197,18 @@ def test_other_threads_are_left_alone(backend):
     assert made[0].tolist() == (X + 1).tolist()
 
 
-def test_a_block_holds_nothing_by_itself(backend):
+def test_a_block_keeps_no_tensor_alive(backend):
     x = pg.asarray(X)
     with pg.tidy():
         y = x + 1.0
         there = weakref.ref(y)
         del y
         assert there() is None
-        x = pg.keep(x * 0.5)  # the constant is there from now on
-        before = held()
+        x = pg.keep(x * 0.5)  # from now on, the constant is cached
+        before = memory_counts()
         for _ in range(1000):
             x = pg.keep(x * 0.5)
-        np.testing.assert_array_equal(held(), before)
+        np.testing.assert_array_equal(memory_counts(), before)
 
 
 async def coroutine():
@@ -216,7 +216,7 @@ async def coroutine():
 
 
 @pytest.mark.parametrize("f", [lambda: (x for x in [1]), coroutine])
-def test_what_would_run_later_is_refused(f):
+def test_functions_that_would_run_later_are_refused(f):
     with pytest.raises(TypeError, match=r"tidy: f returned a .*; use `with tidy\(\):`"):
         pg.tidy(f)
 
@@ -230,7 +230,7 @@ def test_dispose_empties_a_tree(backend):
     v = pg.Variable(X)
     pg.dispose({"x": x, "rest": [y, (z, None, 1.5, "text")], "v": v})
     pg.dispose(x)
-    assert all(map(is_gone, (x, y, z)))
+    assert all(map(is_disposed, (x, y, z)))
     with pytest.raises(ValueError, match="has been disposed"):
         v.numpy()
     with pytest.raises(ValueError, match=r"tensor of shape \(4,\).*been disposed"):
@@ -242,31 +242,31 @@ def test_dispose_empties_a_tree(backend):
 
 
 def test_tensors_buffers_and_bytes(backend):
-    before = held()
-    here = held(backend)
+    before = memory_counts()
+    here = memory_counts(backend)
     x = pg.asarray(np.ones((8, 4), np.float32))
     y = x + x
-    np.testing.assert_array_equal(held() - before, [2, 0, 2, 256])
-    np.testing.assert_array_equal(held(backend) - here, [2, 0, 2, 256])
+    np.testing.assert_array_equal(memory_counts() - before, [2, 0, 2, 256])
+    np.testing.assert_array_equal(memory_counts(backend) - here, [2, 0, 2, 256])
     other = pg.stop_gradient(y)
-    np.testing.assert_array_equal(held() - before, [3, 0, 2, 256])
+    np.testing.assert_array_equal(memory_counts() - before, [3, 0, 2, 256])
     pg.dispose(y)
-    np.testing.assert_array_equal(held() - before, [2, 0, 2, 256])
+    np.testing.assert_array_equal(memory_counts() - before, [2, 0, 2, 256])
     del other, x
-    np.testing.assert_array_equal(held() - before, [0, 0, 0, 0])
-    np.testing.assert_array_equal(held(backend), here)
+    np.testing.assert_array_equal(memory_counts() - before, [0, 0, 0, 0])
+    np.testing.assert_array_equal(memory_counts(backend), here)
 
 
 def test_views_share_a_buffer_on_cpu():
     with pg.use_backend("cpu"):
-        before = held()
+        before = memory_counts()
         x = pg.asarray(np.ones((8, 4), np.float32)) + 1.0
         views = [pg.reshape(x, (32,)), pg.broadcast_to(x, (256, 8, 4)), x[1:3]]
-        np.testing.assert_array_equal(held() - before, [4, 0, 1, 128])
+        np.testing.assert_array_equal(memory_counts() - before, [4, 0, 1, 128])
         del x
-        np.testing.assert_array_equal(held() - before, [3, 0, 1, 128])
+        np.testing.assert_array_equal(memory_counts() - before, [3, 0, 1, 128])
         views.clear()
-        np.testing.assert_array_equal(held() - before, [0, 0, 0, 0])
+        np.testing.assert_array_equal(memory_counts() - before, [0, 0, 0, 0])
 
 
 def test_cached_copies_are_counted():
@@ -288,7 +288,7 @@ def test_cached_copies_are_counted():
         assert pg.memory().backends["toy"].bytes == 0
 
 
-def test_a_backend_may_tell_its_peak():
+def test_a_backend_may_report_its_peak():
     with toy() as arrays, pg.use_backend("toy"):
         assert pg.memory().backends["toy"].peak is None
         arrays.peak = lambda: 4096
@@ -296,9 +296,9 @@ def test_a_backend_may_tell_its_peak():
         assert "4,096" in str(pg.memory())
 
 
-def test_a_report_while_others_compute(backend):
+def test_memory_while_other_threads_compute(backend):
     pg.asarray(X) + 1.0  # so that 1.0 is on the backend
-    before = held(backend)
+    before = memory_counts(backend)
     done = threading.Event()
     started = threading.Barrier(3)
 
@@ -312,20 +312,20 @@ def test_a_report_while_others_compute(backend):
     threads = [threading.Thread(target=compute) for _ in range(2)]
     for thread in threads:
         thread.start()
-    mine = [pg.asarray(X) for _ in range(9)]
+    tensors = [pg.asarray(X) for _ in range(9)]
     started.wait()
     for _ in range(5):  # each thread holds a tensor, and one or two that it makes
         found = pg.memory().backends[backend].tensors - before[0]
-        assert len(mine) + 2 <= found <= len(mine) + 2 * 4
+        assert len(tensors) + 2 <= found <= len(tensors) + 2 * 4
     done.set()
     for thread in threads:
         thread.join()
-    del mine
-    np.testing.assert_array_equal(held(backend), before)
+    del tensors
+    np.testing.assert_array_equal(memory_counts(backend), before)
 
 
-def test_a_report_disturbs_no_other_thread():
-    """A tuple that is not finished must not be held: its maker gets a SystemError."""
+def test_memory_does_not_disturb_other_threads():
+    """A reference to an unfinished tuple would cause a SystemError in its thread."""
     done = threading.Event()
     failures = []
 
@@ -347,7 +347,7 @@ def test_a_report_disturbs_no_other_thread():
     assert x.shape == (3,)
 
 
-def test_a_training_loop_holds_memory_flat(backend):
+def test_a_training_loop_does_not_grow_memory(backend):
     v = pg.Variable(np.ones((4,), np.float32))
     x = pg.asarray(X)
     loss = lambda: pg.mean(pg.squared_difference(pg.tanh(v.value * x), 0.5))
@@ -358,7 +358,7 @@ def test_a_training_loop_holds_memory_flat(backend):
         return value
 
     gc.collect()
-    gc.disable()  # so that a cycle would show
+    gc.disable()  # so that reference cycles are noticed
     try:
         pg.dispose([pg.tidy(step), step()])
         before = pg.memory()
@@ -370,14 +370,14 @@ def test_a_training_loop_holds_memory_flat(backend):
         gc.enable()
 
 
-def test_what_custom_grad_returns_is_disposed(backend):
+def test_results_of_custom_grad_are_disposed(backend):
     square = pg.custom_grad(lambda x: (x * x, lambda dy: dy * 2 * x))
     x = pg.asarray(X)
     with pg.tidy():
         y = square(x)
         dx = pg.grad(lambda x: pg.sum(square(x)))(x)
         kept = pg.keep(square(x))
-    assert is_gone(y)
-    assert is_gone(dx)
+    assert is_disposed(y)
+    assert is_disposed(dx)
     assert kept.tolist() == (X * X).tolist()
     assert pg.tidy(lambda: square(x)).tolist() == (X * X).tolist()

@@ -15,7 +15,7 @@ import pytest
 from plugrad._src.registry.registry import registry
 from plugrad_conformance.toy import toy
 
-pytestmark = [  # of Python 3.12, and of JAX, if another test has imported it
+pytestmark = [  # warnings of Python 3.12, and of JAX if a test has imported it
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
     pytest.mark.filterwarnings("ignore:os.fork.* was called:RuntimeWarning"),
 ]
@@ -25,7 +25,7 @@ SECONDS = 60
 
 
 def work(x, w):
-    """Run in another process: values, a gradient and something new to the engine."""
+    """Return the input, a value, a gradient and the backend, from another process."""
     loss = lambda x: pg.sum(pg.log1p(pg.exp(x * w)))
     value, dx = pg.value_and_grad(loss)(x)
     return x, value, dx, pg.get_backend()
@@ -38,17 +38,17 @@ def expected(x, w):
 
 
 def check(answer, x, w):
-    again, value, dx, active = answer
+    echoed, value, dx, active = answer
     sum_, slope = expected(x, w)
-    assert again.tolist() == x.tolist()
-    assert again.backend == x.backend
+    assert echoed.tolist() == x.tolist()
+    assert echoed.backend == x.backend
     assert active
     np.testing.assert_allclose(value.numpy(), sum_, rtol=1e-5)
     np.testing.assert_allclose(dx.numpy(), slope, rtol=1e-5)
 
 
 def inputs():
-    """Return what ``work`` takes, on the active backend."""
+    """Return arguments of ``work``, on the active backend."""
     return pg.asarray([1.0, -2.0, 3.0]), pg.Variable([0.5, 1.0, -1.0], name="w")
 
 
@@ -80,8 +80,8 @@ def test_a_pool_of_forks():
         check(work(x, w), x, w)
 
 
-def in_child(f):
-    """Return what ``f`` returns in a forked child, which leaves without clean-up."""
+def run_in_child(f):
+    """Call ``f`` in a forked child, which exits without clean-up; return its repr."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -106,12 +106,12 @@ def in_child(f):
 
 
 @forks
-def test_a_child_goes_on_with_what_it_inherits():
+def test_a_child_uses_inherited_tensors_and_scopes():
     with pg.use_backend("cpu"):
         x, w = inputs()
         _, pullback = pg.vjp(lambda x: x * w, x)
         with pg.override_gradient("Exp", x=lambda dy: dy * 0.0):
-            inherited = in_child(
+            inherited = run_in_child(
                 lambda: (
                     pullback(pg.ones((3,)))[0].tolist(),
                     pg.grad(lambda x: pg.sum(pg.exp(x)))(x).tolist(),
@@ -121,11 +121,11 @@ def test_a_child_goes_on_with_what_it_inherits():
         assert inherited == repr(([0.5, 1.0, -1.0], [0.0, 0.0, 0.0], "cpu"))
         big = pg.ones((300, 300))  # the threads of a BLAS do not survive a fork
         assert pg.sum(big @ big).item() == 300.0**3
-        assert in_child(lambda: pg.sum(big @ big).item()) == repr(300.0**3)
+        assert run_in_child(lambda: pg.sum(big @ big).item()) == repr(300.0**3)
 
 
 def work_or_reason(x, w):
-    """Return what ``work`` gives, or why the backend does not survive the fork."""
+    """Return the results of ``work``, or why the backend does not survive a fork."""
     try:
         _, value, dx, _ = work(x, w)
         return [value.item(), *dx.tolist()]
@@ -135,7 +135,7 @@ def work_or_reason(x, w):
 
 @forks
 @pytest.mark.parametrize("installed", pg.backends())
-def test_a_child_computes_or_says_why_not(installed):
+def test_a_child_computes_or_gives_a_reason(installed):
     with pg.use_backend(installed):
         x, w = inputs()
         check(work(x, w), x, w)
@@ -144,23 +144,23 @@ def test_a_child_computes_or_says_why_not(installed):
 
         def child():
             first = work_or_reason(x, w)
-            with pg.use_backend("cpu"):  # which goes on in any case
+            with pg.use_backend("cpu"):  # which always works
                 return first, pg.grad(lambda x: pg.sum(x * x))(plain).tolist()
 
         for _ in range(2):
-            first, slopes = ast.literal_eval(in_child(child))
+            first, slopes = ast.literal_eval(run_in_child(child))
             assert slopes == [1.0, 4.0]
             if isinstance(first, str):
                 assert installed in first
                 assert "fork" in first
             else:
                 np.testing.assert_allclose(first, [sum_, *slope], rtol=1e-5)
-            check(work(x, w), x, w)  # and here nothing has changed
+            check(work(x, w), x, w)  # and the parent still works
 
 
 @forks
 def test_a_fork_waits_for_a_registration_in_another_thread():
-    """Otherwise the child waits for ever for a thread that it does not have."""
+    """Otherwise the child would wait forever for a thread that it does not have."""
     held = threading.Event()
     release = threading.Event()
 
@@ -174,7 +174,7 @@ def test_a_fork_waits_for_a_registration_in_another_thread():
     held.wait(SECONDS)
     threading.Timer(0.1, release.set).start()
     with pg.use_backend("cpu"):
-        slope = in_child(
+        slope = run_in_child(
             lambda: (
                 pg.register_gradient("Sqrt", x=lambda dy: dy * 5.0),
                 pg.grad(lambda x: pg.sqrt(x))(4.0).item(),
@@ -183,7 +183,7 @@ def test_a_fork_waits_for_a_registration_in_another_thread():
         thread.join(SECONDS)
         assert slope == "(None, 5.0)"
         assert pg.grad(lambda x: pg.sqrt(x))(4.0).item() == 0.25
-    with registry.lock:  # it was given back here, too
+    with registry.lock:  # the parent has released the lock as well
         pass
 
 
@@ -207,7 +207,7 @@ def test_forks_while_threads_train():
         thread.start()
     try:
         for _ in range(10):
-            assert in_child(lambda: pg.grad(lambda x: x * x)(3.0).item()) == "6.0"
+            assert run_in_child(lambda: pg.grad(lambda x: x * x)(3.0).item()) == "6.0"
     finally:
         stop.set()
         for thread in threads:
@@ -223,7 +223,7 @@ import plugrad as pg
 pg.set_backend({backend!r})
 x = pg.asarray([1.0, 2.0])
 """
-LAST_WORDS = {
+SITUATIONS = {
     "a tensor, a variable and a pullback live": """
         kept = [x, pg.Variable(x), pg.vjp(lambda x: pg.exp(x), x)]
     """,
@@ -261,9 +261,9 @@ LAST_WORDS = {
 
 
 @pytest.mark.parametrize("installed", pg.backends())
-@pytest.mark.parametrize("situation", LAST_WORDS)
+@pytest.mark.parametrize("situation", SITUATIONS)
 def test_exit_while_tensors_live(situation, installed):
-    code = (ALIVE + textwrap.dedent(LAST_WORDS[situation])).format(backend=installed)
+    code = (ALIVE + textwrap.dedent(SITUATIONS[situation])).format(backend=installed)
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "ignore", "-c", code],
         capture_output=True,
@@ -276,8 +276,8 @@ def test_exit_while_tensors_live(situation, installed):
 # --- threads ---------------------------------------------------------------------
 
 
-def line(seed):
-    """Train y = a x + b with variables; return how far it is off."""
+def train_line(seed):
+    """Train y = a x + b with variables; return the error."""
     w = pg.Variable([0.0])
     b = pg.Variable(0.0)
     x = pg.random.uniform((32, 1), seed=seed)
@@ -289,7 +289,7 @@ def line(seed):
     return abs(w.numpy()[0] - (seed + 2.0)) + abs(b.numpy() + 1.0)
 
 
-def network(seed):
+def train_network(seed):
     """Train exclusive or with a hidden layer; return the loss."""
     x = pg.asarray([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = pg.asarray([[0.0], [1.0], [1.0], [0.0]])
@@ -308,8 +308,8 @@ def network(seed):
     return value.item()
 
 
-def filters(seed):
-    """Learn a filter from what it does to images; return how far it is off."""
+def train_filter(seed):
+    """Train a filter from its results on images; return its error."""
     images = pg.random.normal((2, 8, 8, 1), seed=seed)
     true = pg.random.normal((3, 3, 1, 1), seed=seed + 1)
     wanted = pg.conv2d(images, true, strides=1, pad="valid")
@@ -322,12 +322,12 @@ def filters(seed):
     return pg.max(pg.abs(found - true)).item()
 
 
-def train_at_once(works):
-    """Train in a thread each; return how far off each is, alone and at once."""
+def train_at_once(jobs):
+    """Train each model alone, then all in concurrent threads; return their errors."""
     alone = {}
     at_once = {}
     failures = []
-    barrier = threading.Barrier(len(works))
+    barrier = threading.Barrier(len(jobs))
 
     def train(number, name, model):
         try:
@@ -338,12 +338,12 @@ def train_at_once(works):
         except BaseException as error:
             failures.append(error)
 
-    for number, (name, model) in enumerate(works):
+    for number, (name, model) in enumerate(jobs):
         with pg.use_backend(name):
             alone[number] = model(number)
     threads = [
         threading.Thread(target=train, args=(number, *work))
-        for number, work in enumerate(works)
+        for number, work in enumerate(jobs)
     ]
     for thread in threads:
         thread.start()
@@ -354,17 +354,26 @@ def train_at_once(works):
 
 
 def test_threads_train_different_models_on_different_backends():
-    works = [("cpu", line), ("toy", network), ("other", filters), ("toy", line)]
+    jobs = [
+        ("cpu", train_line),
+        ("toy", train_network),
+        ("other", train_filter),
+        ("toy", train_line),
+    ]
     with toy(), toy("other", without=["Conv2D", "Tanh"], dtypes=DTYPES):
-        alone, at_once = train_at_once(works)
-    assert at_once == alone  # to the last bit: nothing of another thread's came in
+        alone, at_once = train_at_once(jobs)
+    assert at_once == alone  # to the last bit, so threads did not interfere
     assert max(at_once.values()) < 0.05
 
 
 @pytest.mark.parametrize("installed", pg.backends())
-def test_threads_share_a_backend_and_use_cpu_beside_it(installed):
-    works = [(installed, line), (installed, network), (installed, filters)]
-    works += [("cpu", network), (installed, line)]
-    alone, at_once = train_at_once(works)
+def test_threads_share_a_backend_while_another_uses_cpu(installed):
+    jobs = [
+        (installed, train_line),
+        (installed, train_network),
+        (installed, train_filter),
+    ]
+    jobs += [("cpu", train_network), (installed, train_line)]
+    alone, at_once = train_at_once(jobs)
     assert at_once == alone
     assert max(at_once.values()) < 0.05

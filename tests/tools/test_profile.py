@@ -14,19 +14,19 @@ from plugrad._src.registry import backend as backends
 from plugrad_conformance.toy import toy
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
-HOWS = {"implementation", "decomposition", "host", "fallback"}
+WAYS = {"implementation", "decomposition", "host", "fallback"}
 
 
-def brief(p):
+def summary(p):
     return [(r.kernel, r.backend, r.how, r.depth) for r in p.records]
 
 
-def test_each_run_is_noted(backend):
+def test_each_run_is_recorded(backend):
     x = pg.asarray(X)
     with pg.profile() as p:
         y = pg.reshape(x + x, (2, 2))
     assert y.tolist() == [[2.0, 4.0], [6.0, 8.0]]
-    assert brief(p) == [
+    assert summary(p) == [
         ("Add", backend, "implementation", 0),
         ("Reshape", backend, "implementation", 0),
     ]
@@ -43,12 +43,12 @@ def test_each_run_is_noted(backend):
     assert current().observers == ()
 
 
-def test_a_decomposition_holds_its_parts():
+def test_a_decomposition_contains_its_parts():
     with toy(without=["Softmax"]), pg.use_backend("toy"):
         with pg.profile() as p:
             pg.softmax(pg.asarray(X))
         *parts, whole = p.records
-        assert brief(p)[-1] == ("Softmax", "toy", "decomposition", 0)
+        assert summary(p)[-1] == ("Softmax", "toy", "decomposition", 0)
         assert len(parts) >= 3
         assert {r.depth for r in parts} == {1}
         assert whole.own <= whole.seconds - sum(r.seconds for r in parts)
@@ -58,7 +58,7 @@ def test_a_decomposition_holds_its_parts():
             assert r.start + r.seconds <= whole.start + whole.seconds
 
 
-def test_a_composite_under_a_tape_is_noted_with_its_parts(backend):
+def test_a_composite_under_a_tape_is_recorded_with_its_parts(backend):
     with pg.profile() as p:
         pg.grad(lambda x: pg.sum(pg.fused.matmul(x, x, activation="relu")))(
             pg.ones((2, 2))
@@ -66,7 +66,7 @@ def test_a_composite_under_a_tape_is_noted_with_its_parts(backend):
     (whole,) = (r for r in p.records if r.kernel == "_FusedMatMul")
     assert (whole.how, whole.depth) == ("decomposition", 0)
     assert max(r.depth for r in p.records) >= 1
-    assert {r.how for r in p.records} <= HOWS
+    assert {r.how for r in p.records} <= WAYS
 
 
 def test_host_kernels_and_moves():
@@ -90,7 +90,7 @@ def test_fallback(monkeypatch):
         x = pg.asarray(X)
         with pg.profile() as p:
             x + x
-    assert brief(p) == [("Add", "cpu", "fallback", 0)]
+    assert summary(p) == [("Add", "cpu", "fallback", 0)]
     assert "fallback" in str(p)
 
 
@@ -118,8 +118,8 @@ def test_uploads_and_downloads(tmp_path, backend):
         thread.start()
         thread.join()
     x.numpy()  # after the block
-    brief = [(t.what, t.backend, t.values.shape, t.bytes) for t in p.transfers]
-    assert brief == [
+    summary = [(t.what, t.backend, t.values.shape, t.bytes) for t in p.transfers]
+    assert summary == [
         ("upload", backend, (2, 3), 24),
         ("download", backend, (4,), 16),
         ("download", backend, (2, 3), 24),
@@ -143,7 +143,7 @@ def test_uploads_and_downloads(tmp_path, backend):
     assert backends.watchers == ()
 
 
-def test_a_move_is_no_upload_and_no_download():
+def test_a_move_is_neither_an_upload_nor_a_download():
     more = {"host": "cpu", "host_kernels": ["Unique"]}
     with toy(without=["Unique"], **more), pg.use_backend("toy"):
         x = pg.asarray(X)
@@ -155,7 +155,7 @@ def test_a_move_is_no_upload_and_no_download():
     assert [t.what for t in p.transfers] == ["upload"]
 
 
-def test_the_peak_is_what_results_hold_at_once(backend):
+def test_the_peak_is_the_memory_of_simultaneous_results(backend):
     x = pg.asarray(np.ones(1000, np.float32))
     with pg.profile() as p:
         for _ in range(5):
@@ -171,7 +171,7 @@ def test_the_peak_is_what_results_hold_at_once(backend):
     assert p.records[-1].alive == 4000
 
 
-def test_views_hold_no_memory_of_their_own_on_cpu():
+def test_views_need_no_memory_on_cpu():
     with pg.use_backend("cpu"):
         x = pg.asarray(np.ones(1000, np.float32))
         with pg.profile() as p:
@@ -181,7 +181,7 @@ def test_views_hold_no_memory_of_their_own_on_cpu():
         assert p.peak == 4000
 
 
-def test_an_error_in_a_kernel_leaves_all_in_order(backend):
+def test_profiling_continues_after_an_error_in_a_kernel(backend):
     with pg.profile() as p:
         with pytest.raises(ValueError, match="shapes"):
             pg.ones((2,)) + pg.ones((3,))
@@ -192,7 +192,7 @@ def test_an_error_in_a_kernel_leaves_all_in_order(backend):
     assert (p.records[-1].kernel, p.records[-1].depth) == ("Exp", 0)
 
 
-def test_other_threads_are_not_noted(backend):
+def test_other_threads_are_not_recorded(backend):
     with pg.profile() as p:
         thread = threading.Thread(target=lambda: pg.exp(1.0))
         thread.start()
@@ -259,7 +259,7 @@ def test_the_trace(tmp_path, backend):
     (move,) = (e for e in spans if e["cat"] == "move")
     assert move["name"] == f"{backend} to toy"
     assert move["args"] == {"bytes": 16}
-    stack = []  # spans of one thread nest or are apart: else a viewer shows nonsense
+    stack = []  # viewers require that spans of a thread are nested or disjoint
     for e in sorted(spans, key=lambda e: (e["ts"], -e["dur"])):
         while stack and stack[-1] <= e["ts"]:
             stack.pop()
@@ -285,7 +285,7 @@ def test_asynchronous_backends_are_waited_for():
 
 
 class Device:
-    """A device whose every kernel works for a second, and what it was asked for."""
+    """A device whose kernels take a second each; it records calls to its timer."""
 
     def __init__(self):
         self.calls, self.worked = [], 0.0
@@ -308,7 +308,7 @@ class Device:
 
 @contextlib.contextmanager
 def toy_device(**more):
-    """Give the device of a backend ``toy`` that adds and takes exponentials there."""
+    """Return the device of a backend ``toy`` whose Add and Exp run on it."""
     device = Device()
     extra = {"Add": device.works(np.add), "Exp": device.works(np.exp)}
     with toy(extra=extra, **more) as arrays:
@@ -323,23 +323,25 @@ def test_device_time(tmp_path, backend):
         x @ x
     p.to_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    (told,) = (e["args"]["device ms"] for e in events if e["name"] == "BatchMatMul")
+    (device_ms,) = (
+        e["args"]["device ms"] for e in events if e["name"] == "BatchMatMul"
+    )
     _, row, total = str(p).splitlines()
     if backend == "opencl":
-        assert 0 < p.device_seconds <= p.seconds * 1.01  # two clocks
-        assert told == p.device_seconds * 1e3 == p.records[0].device * 1e3
-        assert row.split()[6] == f"{told:.3f}"
-        assert f" ms, {told:.3f} ms on devices; at most " in total
+        assert 0 < p.device_seconds <= p.seconds * 1.01  # from two clocks
+        assert device_ms == p.device_seconds * 1e3 == p.records[0].device * 1e3
+        assert row.split()[6] == f"{device_ms:.3f}"
+        assert f" ms, {device_ms:.3f} ms on devices; at most " in total
     else:
-        assert p.device_seconds is p.records[0].device is told is None
+        assert p.device_seconds is p.records[0].device is device_ms is None
         assert row.split()[6] == "-"
         assert " ms, device time unknown; at most " in total
 
 
-def test_a_run_has_the_device_to_itself():
+def test_device_time_belongs_to_one_run():
     with toy_device(without=["Softmax"]) as device, pg.use_backend("toy"):
         x = pg.asarray(X)
-        x + x  # nobody asks
+        x + x  # not profiled
         with pg.profile() as p:
             x + x
             pg.softmax(x)
@@ -398,7 +400,7 @@ def test_threads_that_profile_share_the_timer():
         for thread in threads:
             thread.join()
     assert device.calls == [True, False]
-    # The toy cannot tell threads apart, so that each may have the other's second, too.
+    # The toy does not distinguish threads: each may also count the other's second.
     assert [1.0 <= p.device_seconds <= 2.0 for p in profiles] == [True, True]
 
 
@@ -411,7 +413,7 @@ def test_the_timer_stops_after_an_error():
     assert device.calls == [True, False]
 
 
-def test_a_device_that_fails_at_the_end_leaves_nothing_on():
+def test_a_device_that_fails_at_the_end_leaves_no_observer():
     def fail():
         raise pg.BackendError("toy: the device is gone")
 
@@ -423,7 +425,7 @@ def test_a_device_that_fails_at_the_end_leaves_nothing_on():
     assert backends.watchers == ()
 
 
-def test_a_backend_that_opens_inside_is_timed_from_its_first_upload():
+def test_a_backend_that_opens_in_the_block_is_timed_from_its_first_upload():
     with toy_device() as device:
         with pg.profile() as p, pg.use_backend("toy"):
             assert device.calls == []

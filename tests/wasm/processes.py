@@ -1,4 +1,4 @@
-"""Python in a process of its own, with the backend open."""
+"""Run Python in a separate process, with the backend wasm open."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ COUNT = """
 
 
 def run(threads, code, timeout=60, **environment):
-    """Run code in a new process that has a machine; return what it prints."""
+    """Run code in a new process with a machine; return the words that it prints."""
     head = """
         import os, signal, sys, threading, time
         signal.signal(signal.SIGINT, signal.default_int_handler)  # if ignored
@@ -30,7 +30,7 @@ def run(threads, code, timeout=60, **environment):
         upload = runtime("wasm").arrays.upload
         empty, download = partial(arrays.empty, machine), arrays.download
     """
-    quiet = "ignore:This process"  # is multi-threaded, says Python 3.12 of every fork
+    quiet = "ignore:This process"  # "is multi-threaded": Python 3.12 at every fork
     code = "".join(map(textwrap.dedent, (head, COUNT, code)))
     done = subprocess.run(
         [sys.executable, "-W", quiet, "-c", code],

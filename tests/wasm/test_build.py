@@ -1,4 +1,4 @@
-"""The modules are what the sources give, import nothing of the system, and pack up."""
+"""The compiled modules match their sources, and import nothing of the system."""
 
 import importlib.util
 import json
@@ -15,13 +15,13 @@ wasmtime = pytest.importorskip("wasmtime")
 pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
 
 MODULES = pathlib.Path(package.__file__).parent / "modules"
-ROOM = pathlib.Path(__file__).parents[2] / "plugins" / "wasm"
+PLUGIN = pathlib.Path(__file__).parents[2] / "plugins" / "wasm"
 
 
 @pytest.fixture(scope="module")
 def build():
     spec = importlib.util.spec_from_file_location(
-        "hatch_build", ROOM / "hatch_build.py"
+        "hatch_build", PLUGIN / "hatch_build.py"
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -33,17 +33,17 @@ def test_a_build_gives_the_same_bytes_again(build, tmp_path):
     again = tmp_path / "again"
     build.compile_modules(once)
     build.compile_modules(again)
-    made = {path.relative_to(once) for path in once.glob("*/*")}
-    assert len(made) == 2 * (len(build.families()) + 1)  # and an index
-    for name in made:
+    names = {path.relative_to(once) for path in once.glob("*/*")}
+    assert len(names) == 2 * (len(build.families()) + 1)  # and an index
+    for name in names:
         assert (once / name).read_bytes() == (again / name).read_bytes()
         if not build.outdated():
             assert (once / name).read_bytes() == (MODULES / name).read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["plain", "threaded"])
-def test_modules_import_two_functions_and_memory_at_most(kind, build):
-    """And the data of each lies behind that of the one before."""
+def test_modules_import_at_most_two_functions_and_memory(kind, build):
+    """The data of each module lies behind that of the module before."""
     config = wasmtime.Config()
     config.wasm_threads = config.shared_memory = True
     engine = wasmtime.Engine(config)
@@ -62,7 +62,7 @@ def test_modules_import_two_functions_and_memory_at_most(kind, build):
 
 
 @pytest.mark.parametrize("kind", ["plain", "threaded"])
-def test_regions_have_the_loops_of_kernels_and_not_the_kernels(kind, build):
+def test_the_region_module_has_loops_and_no_kernels(kind, build):
     content = (MODULES / kind / "region.wasm").read_bytes()
     names = {*build.exports(dict(build.read_sections(content))[build.EXPORT])}
     assert names - build.RUNTIME == {"run_region", "region_loops"}
@@ -71,8 +71,8 @@ def test_regions_have_the_loops_of_kernels_and_not_the_kernels(kind, build):
     assert len(content) < 0.57 * whole  # 100 kB of 176 when this was decided
 
 
-def test_threads_have_little_data_of_their_own(build):
-    """Python gives each of them 64 bytes a module."""
+def test_thread_local_data_is_small(build):
+    """Each thread gets ``TLS`` bytes for each module."""
     from plugrad_wasm.instance import TLS, Instance, SharedMemory
 
     config = wasmtime.Config()
@@ -94,7 +94,7 @@ def test_threads_have_little_data_of_their_own(build):
 
 
 def test_only_what_is_needed_is_compiled_when_the_backend_opens(tmp_path):
-    """Opening compiles nothing, and the first kernel one module: without a cache."""
+    """Without a cache, the first kernel compiles one module; opening compiles none."""
     code = """
         import plugrad as pg, wasmtime
         made = []
@@ -119,9 +119,9 @@ def test_only_what_is_needed_is_compiled_when_the_backend_opens(tmp_path):
 
 
 def test_debug_builds_check_bounds(build, tmp_path):
-    to = tmp_path / "debug"
-    build.compile_modules(to, debug=True)
+    folder = tmp_path / "debug"
+    build.compile_modules(folder, debug=True)
     for kind in build.KINDS:
         name = f"{kind}/gather.wasm"
-        assert b"is out of bounds" in (to / name).read_bytes()
+        assert b"is out of bounds" in (folder / name).read_bytes()
         assert b"is out of bounds" not in (MODULES / name).read_bytes()

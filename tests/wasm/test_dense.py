@@ -1,4 +1,4 @@
-"""Products, convolutions, pooling, softmax: edges of tiles, blocks, phases, threads."""
+"""Products, convolutions, pooling and softmax, at the edges of tiles and blocks."""
 
 import hashlib
 import itertools
@@ -16,7 +16,7 @@ pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
 EDGES = [1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 33]
 BEYOND = [(65, 17, 257), (1, 1030, 300), (130, 1030, 3), (7, 9, 1025), (3, 2050, 513)]
 SHAPES = [*itertools.product(EDGES[:9], EDGES, (1, 5, 8)), *BEYOND]
-TURNS = list(itertools.product((False, True), repeat=2))
+TRANSPOSES = list(itertools.product((False, True), repeat=2))
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +25,12 @@ def _wasm():
         yield
 
 
-def drawn(*shape, dtype=np.float32):
+def draw(*shape, dtype=np.float32):
     rng = np.random.default_rng(sum(shape) + len(shape))
     return (rng.standard_normal(shape) * 4).astype(dtype)
 
 
-def near(found, wanted, scale=1.0):
+def assert_close(found, wanted, scale=1.0):
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5 * scale)
 
 
@@ -47,17 +47,17 @@ def on_cpu(name, xs, attrs):
 # --- products --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("turn_a", "turn_b"), TURNS)
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-def test_products_of_all_edges(turn_a, turn_b, dtype):
+def test_products_of_all_edge_sizes(transpose_a, transpose_b, dtype):
     for m, n, k in SHAPES:
-        a = drawn(*((k, m) if turn_a else (m, k)), dtype=dtype)
-        b = drawn(*((n, k) if turn_b else (k, n)), dtype=dtype)
-        y = pg.matmul(a, b, transpose_a=turn_a, transpose_b=turn_b).numpy()
+        a = draw(*((k, m) if transpose_a else (m, k)), dtype=dtype)
+        b = draw(*((n, k) if transpose_b else (k, n)), dtype=dtype)
+        y = pg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b).numpy()
         wide = np.float64 if dtype == np.float32 else dtype
-        wanted = (a.T if turn_a else a).astype(wide) @ (b.T if turn_b else b)
+        wanted = (a.T if transpose_a else a).astype(wide) @ (b.T if transpose_b else b)
         assert y.dtype == dtype
-        near(y, wanted, 4 * k**0.5)
+        assert_close(y, wanted, 4 * k**0.5)
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,17 @@ def test_products_of_all_edges(turn_a, turn_b, dtype):
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex64])
 def test_batches_broadcast(left, right, m, n, k, dtype):
-    a = drawn(*left, m, k, dtype=dtype)
-    b = drawn(*right, k, n, dtype=dtype)
-    near(pg.matmul(a, b).numpy(), a @ b, 20)
-    turned = pg.matmul(a.swapaxes(-1, -2).copy(), b, transpose_a=True)
-    near(turned.numpy(), a @ b, 20)
+    a = draw(*left, m, k, dtype=dtype)
+    b = draw(*right, k, n, dtype=dtype)
+    assert_close(pg.matmul(a, b).numpy(), a @ b, 20)
+    transposed = pg.matmul(a.swapaxes(-1, -2).copy(), b, transpose_a=True)
+    assert_close(transposed.numpy(), a @ b, 20)
 
 
 def test_more_batches_than_fit_into_a_block():
-    a = drawn(700, 9, 33)
-    b = drawn(700, 33, 17)
-    near(pg.matmul(a, b).numpy(), a @ b, 50)
+    a = draw(700, 9, 33)
+    b = draw(700, 33, 17)
+    assert_close(pg.matmul(a, b).numpy(), a @ b, 50)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.uint64])
@@ -90,13 +90,13 @@ def test_integers_wrap(dtype):
     np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
 
 
-def test_nothing_to_sum_gives_zeros():
+def test_empty_sums_give_zeros():
     y = pg.matmul(np.ones((3, 0), np.float32), np.ones((0, 4), np.float32))
     np.testing.assert_array_equal(y.numpy(), np.zeros((3, 4), np.float32))
 
 
-def test_infinity_times_padding_is_not_seen():
-    """Panels are filled up with zeros, and 0 times infinity would be NaN."""
+def test_infinity_times_padding_gives_no_nan():
+    """Panels are padded with zeros, and 0 times infinity would be NaN."""
     a = np.full((5, 5), np.inf, np.float32)
     b = np.ones((5, 9), np.float32)
     assert (pg.matmul(a, b).numpy() == np.inf).all()
@@ -108,16 +108,16 @@ ACTIVATIONS = ["linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(("m", "n"), [(1, 5), (8, 1), (9, 8), (13, 21)])
 @pytest.mark.parametrize("bias", [None, "row", "scalar", "matrix"])
-def test_fused_matmul_is_its_parts(activation, m, n, bias):
-    a = drawn(m, 6) / 4
-    b = drawn(6, n) / 4
+def test_fused_matmul_equals_its_parts(activation, m, n, bias):
+    a = draw(m, 6) / 4
+    b = draw(6, n) / 4
     a[0, 0] = np.nan
     shapes = {"row": (n,), "scalar": (), "matrix": (m, n)}
-    xs = [a, b, None if bias is None else drawn(*shapes[bias])]
-    xs.append(drawn(n) if activation == "prelu" else None)
+    xs = [a, b, None if bias is None else draw(*shapes[bias])]
+    xs.append(draw(n) if activation == "prelu" else None)
     attrs = {"activation": activation, "leaky_relu_alpha": 0.3}
     wanted = on_cpu("_FusedMatMul", xs, attrs)
-    near(kernel("_FusedMatMul", xs, attrs).numpy(), wanted)
+    assert_close(kernel("_FusedMatMul", xs, attrs).numpy(), wanted)
 
 
 # --- convolutions and pooling ----------------------------------------------------
@@ -133,7 +133,7 @@ CONVOLUTIONS = [  # x, filter, attributes
     ((1, 9, 9, 4), (2, 2, 4, 3), {"strides": 3}),
     ((3, 20, 20, 70), (3, 3, 70, 33), {"pad": "same"}),  # more than a block deep
     ((1, 8, 8, 6), (3, 3, 6, 4), {"pad": [(4, 0), (0, 5)]}),
-    ((2, 13, 12, 32), (3, 3, 32, 36), {"pad": "same"}),  # from here on, by tiles
+    ((2, 13, 12, 32), (3, 3, 32, 36), {"pad": "same"}),  # from here on, in tiles
     ((1, 70, 71, 16), (3, 3, 16, 64), {"pad": [(2, 0), (0, 3)]}),
     ((1, 14, 15, 300), (3, 3, 300, 16), {}),
     ((2, 6, 6, 8), (3, 3, 1, 8), {"groups": 8, "pad": "same"}),
@@ -145,10 +145,10 @@ KERNELS = {4: ["Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"]}
 KERNELS[5] = ["Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"]
 
 
-def ways(names, x, filter, attrs):
+def convolution_calls(names, x, filter, attrs):
     """Yield kernel, inputs and attributes of a convolution and its transposes."""
     y = on_cpu(names[0], [x, filter], attrs)
-    dy = drawn(*y.shape, dtype=x.dtype)
+    dy = draw(*y.shape, dtype=x.dtype)
     yield names[0], [x, filter], attrs
     yield names[1], [dy, filter], {**attrs, "in_shape": x.shape}
     yield names[2], [x, dy], {**attrs, "filter_shape": filter.shape}
@@ -157,14 +157,16 @@ def ways(names, x, filter, attrs):
 @pytest.mark.parametrize(("x", "filter", "attrs"), CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int8])
 def test_convolutions_are_those_of_cpu(x, filter, attrs, dtype):
-    x = drawn(*x, dtype=dtype)
-    filter = drawn(*filter, dtype=dtype)
-    for name, xs, how in ways(KERNELS[x.ndim], x, filter, attrs):
+    x = draw(*x, dtype=dtype)
+    filter = draw(*filter, dtype=dtype)
+    for name, xs, how in convolution_calls(KERNELS[x.ndim], x, filter, attrs):
         found = kernel(name, xs, how).numpy()
-        wide = np.float64 if dtype == np.float32 else dtype  # cpu's float32 rounds, too
+        wide = (
+            np.float64 if dtype == np.float32 else dtype
+        )  # cpu's float32 is rounded as well
         wanted = on_cpu(name, [x.astype(wide) for x in xs], how)
         assert found.dtype == dtype
-        near(found, wanted, 60)
+        assert_close(found, wanted, 60)
 
 
 DEPTHWISE = ["", "BackpropInput", "BackpropFilter"]
@@ -183,38 +185,42 @@ DEPTHWISE = ["", "BackpropInput", "BackpropFilter"]
     ],
 )
 def test_depthwise_convolutions_are_those_of_cpu(channels, multiplier, window, attrs):
-    x = drawn(2, 11, 13, channels)
-    filter = drawn(*window, channels, multiplier)
+    x = draw(2, 11, 13, channels)
+    filter = draw(*window, channels, multiplier)
     names = [f"DepthwiseConv2dNative{way}" for way in DEPTHWISE]
-    for name, xs, how in ways(names, x, filter, attrs):
-        near(kernel(name, xs, how).numpy(), on_cpu(name, xs, how), 60)
+    for name, xs, how in convolution_calls(names, x, filter, attrs):
+        assert_close(kernel(name, xs, how).numpy(), on_cpu(name, xs, how), 60)
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("name", ["Conv2D", "Conv2DBackpropInput"])
 def test_tiles_keep_infinities(name, bad):
-    """In tiles, windows that do not see what is infinite would be NaN because of it."""
-    x = drawn(2, 14, 14, 32)
-    filter = drawn(3, 3, 32, 32)
+    """An infinity must not make other windows of its tile NaN."""
+    x = draw(2, 14, 14, 32)
+    filter = draw(3, 3, 32, 32)
     x[0, 6, 7, 3] = x[1, 0, 0, 0] = bad
     filter[1, 1, 3, 2] = filter[0, 2, 8, 9] = 0
     attrs = {"pad": "same"} | ({"in_shape": x.shape} if "Input" in name else {})
-    near(kernel(name, [x, filter], attrs).numpy(), on_cpu(name, [x, filter], attrs), 60)
+    assert_close(
+        kernel(name, [x, filter], attrs).numpy(), on_cpu(name, [x, filter], attrs), 60
+    )
     x[0, 6, 7, 3] = x[1, 0, 0, 0] = 1
     filter[1, 1, 3, 2] = bad
-    near(kernel(name, [x, filter], attrs).numpy(), on_cpu(name, [x, filter], attrs), 60)
+    assert_close(
+        kernel(name, [x, filter], attrs).numpy(), on_cpu(name, [x, filter], attrs), 60
+    )
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", ["FusedConv2D", "FusedDepthwiseConv2D"])
 @pytest.mark.parametrize("n", [6, 32])
-def test_fused_convolutions_are_their_parts(name, activation, n):
-    x = drawn(2, 7, 7, n) / 4
+def test_fused_convolutions_equal_their_parts(name, activation, n):
+    x = draw(2, 7, 7, n) / 4
     x[0, 3, 3, 0] = np.nan
-    filter = drawn(3, 3, n, 1 if name == "FusedDepthwiseConv2D" else n) / 4
-    xs = [x, filter, drawn(n), drawn(n) if activation == "prelu" else None]
+    filter = draw(3, 3, n, 1 if name == "FusedDepthwiseConv2D" else n) / 4
+    xs = [x, filter, draw(n), draw(n) if activation == "prelu" else None]
     attrs = {"pad": "same", "activation": activation, "leaky_relu_alpha": 0.3}
-    near(kernel(name, xs, attrs).numpy(), on_cpu(name, xs, attrs), 4)
+    assert_close(kernel(name, xs, attrs).numpy(), on_cpu(name, xs, attrs), 4)
 
 
 @pytest.mark.parametrize("channels", [1, 16, 70])
@@ -229,15 +235,15 @@ def test_fused_convolutions_are_their_parts(name, activation, n):
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_pooling_passes_over_nan_as_cpu_does(channels, attrs, dtype):
-    x = np.round(drawn(2, 9, 10, channels, dtype=dtype))  # with equal maxima
+def test_pooling_ignores_nan_as_on_cpu(channels, attrs, dtype):
+    x = np.round(draw(2, 9, 10, channels, dtype=dtype))  # with equal maxima
     x.flat[::7] = np.nan
     y = on_cpu("MaxPool", [x], attrs)
-    dy = drawn(*y.shape, dtype=dtype)
+    dy = draw(*y.shape, dtype=dtype)
     rows = [("MaxPool", [x]), ("AvgPool", [x])]
     rows += [("MaxPoolGrad", [dy, x, y]), ("AvgPoolGrad", [dy, x])]
     for name, xs in rows:
-        near(kernel(name, xs, attrs).numpy(), on_cpu(name, xs, attrs))
+        assert_close(kernel(name, xs, attrs).numpy(), on_cpu(name, xs, attrs))
     for batch in (False, True):
         how = {**attrs, "include_batch_in_index": batch}
         found = kernel("MaxPoolWithArgmax", [x], how)
@@ -256,7 +262,7 @@ def test_pooling_passes_over_nan_as_cpu_does(channels, attrs, dtype):
 @pytest.mark.parametrize("op", [pg.softmax, pg.log_softmax])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_softmax_along_any_axis(shape, op, dtype):
-    x = drawn(*shape, dtype=dtype)
+    x = draw(*shape, dtype=dtype)
     x.flat[0] = -np.inf if shape[1] > 1 else 0
     wide = x.astype(np.longdouble)
     e = np.exp(wide - wide.max(1, keepdims=True))
@@ -271,46 +277,48 @@ def test_softmax_along_any_axis(shape, op, dtype):
     assert np.isnan(op(x, axis=1).numpy()[0, :, 0]).all()
 
 
-def test_softmax_of_many_sums_to_one():
+def test_softmax_of_many_elements_sums_to_one():
     total = pg.softmax(np.zeros(3_000_001, np.float32)).numpy().sum(dtype=np.float64)
     assert abs(total - 1) < 1e-6
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 7), (5, 1), (4, 130), (6,)])
 @pytest.mark.parametrize("more", [(), ("scale",), ("offset",), ("scale", "offset")])
-def test_batch_norm_of_channels_and_of_more(shape, more):
-    x = drawn(*shape)
+def test_batch_norm_with_moments_of_channels_or_elements(shape, more):
+    x = draw(*shape)
     c = shape[-1:]
-    given = [drawn(*c), drawn(*c) ** 2]
-    given += [drawn(*c) + 1 if name in more else None for name in ("scale", "offset")]
+    given = [draw(*c), draw(*c) ** 2]
+    given += [draw(*c) + 1 if name in more else None for name in ("scale", "offset")]
     attrs = {"epsilon": 0.01}
     wanted = on_cpu("FusedBatchNorm", [x, *given], attrs)
-    near(kernel("FusedBatchNorm", [x, *given], attrs).numpy(), wanted, 10)
+    assert_close(kernel("FusedBatchNorm", [x, *given], attrs).numpy(), wanted, 10)
     given[1] = np.broadcast_to(given[1], shape).copy()
-    near(kernel("FusedBatchNorm", [x, *given], attrs).numpy(), wanted, 10)
+    assert_close(kernel("FusedBatchNorm", [x, *given], attrs).numpy(), wanted, 10)
 
 
 # --- threads ---------------------------------------------------------------------
 
 
 def digest():
-    """Return a hash of results that two threads share the work for."""
+    """Return a hash of results that several threads compute together."""
     found = hashlib.sha256()
     with pg.use_backend("wasm"):
-        x = drawn(4, 30, 31, 20)
-        w = drawn(3, 3, 20, 52)
+        x = draw(4, 30, 31, 20)
+        w = draw(3, 3, 20, 52)
         results = [
-            pg.matmul(drawn(201, 300), drawn(300, 203)),
-            pg.matmul(drawn(3, 1000), drawn(1000, 999)),
-            pg.matmul(drawn(16, 40, 50), drawn(16, 50, 40)),
-            pg.softmax(drawn(100, 999)),
-            pg.softmax(drawn(100, 999), axis=0),
-            pg.layer_norm(drawn(100, 999), drawn(999)),
+            pg.matmul(draw(201, 300), draw(300, 203)),
+            pg.matmul(draw(3, 1000), draw(1000, 999)),
+            pg.matmul(draw(16, 40, 50), draw(16, 50, 40)),
+            pg.softmax(draw(100, 999)),
+            pg.softmax(draw(100, 999), axis=0),
+            pg.layer_norm(draw(100, 999), draw(999)),
         ]
         conv = lambda x, w: pg.sum(pg.square(pg.conv2d(x, w, pad="same")))
         results += pg.grads(conv)(x, w)
-        each = lambda x, w: pg.sum(pg.depthwise_conv2d(x, w, strides=2, pad="same"))
-        results += pg.grads(each)(x, w[..., :1])
+        depthwise = lambda x, w: pg.sum(
+            pg.depthwise_conv2d(x, w, strides=2, pad="same")
+        )
+        results += pg.grads(depthwise)(x, w[..., :1])
         for pool in (pg.max_pool, pg.avg_pool):
             results.append(pg.grad(lambda x, p=pool: pg.sum(pg.square(p(x, 3))))(x))
         for y in results:
@@ -318,7 +326,7 @@ def digest():
     return found.hexdigest()
 
 
-def test_the_number_of_threads_changes_no_bit():
+def test_bits_do_not_depend_on_the_number_of_threads():
     code = "from tests.wasm.test_dense import digest; print(digest())"
     found = []
     for threads in ("1", "2", "3"):

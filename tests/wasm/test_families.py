@@ -1,4 +1,4 @@
-"""Reductions, places, order and transforms at the sizes where their code changes."""
+"""Reductions, indexing, sorting and FFTs at the sizes where their code changes."""
 
 import itertools
 
@@ -32,8 +32,8 @@ def rng():
     return np.random.default_rng(0)
 
 
-def some(rng, shape, dtype):
-    """Return numbers of any size for integers, and around 0 for others."""
+def draw(rng, shape, dtype):
+    """Return integers of their full range, or floats around 0."""
     dtype = np.dtype(dtype)
     if dtype.kind in "iu":
         low = np.iinfo(dtype).min
@@ -42,7 +42,7 @@ def some(rng, shape, dtype):
     return rng.standard_normal(shape).astype(dtype)
 
 
-def test_what_is_written_in_c_and_what_is_the_hosts():
+def test_which_kernels_are_written_in_c():
     pg.zeros(())
     from plugrad_wasm.kernels import KERNELS
 
@@ -60,8 +60,8 @@ SHAPES += [(40, 5, 257), (257, 5, 40), (9, 8, 7, 6), (3, 70, 3, 70), (100, 3, 40
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
-def test_folds_of_all_axes(rng, shape, dtype):
-    x = some(rng, shape, dtype)
+def test_reductions_of_all_axes(rng, shape, dtype):
+    x = draw(rng, shape, dtype)
     t = pg.asarray(x)
     for count in range(1, len(shape) + 1):
         for axis in itertools.combinations(range(len(shape)), count):
@@ -77,7 +77,7 @@ def test_folds_of_all_axes(rng, shape, dtype):
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 129), (1, 1000), (200, 3), (70001,)])
-def test_products(rng, shape):
+def test_products_along_axes(rng, shape):
     x = np.exp(0.01 * rng.standard_normal(shape)).astype(np.float32)
     for axis in range(len(shape)):
         y = pg.prod(x, axis=axis).numpy()
@@ -97,13 +97,13 @@ def test_long_sums_are_as_accurate_as_short_ones():
 
 @pytest.mark.parametrize("n", [1, 5, 31, 33, 129, 5000, 100_000])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_nan_wins_folds_and_loses_places(rng, n, dtype):
-    for place in {0, n // 2, n - 1}:
+def test_reductions_return_nan_and_argmax_ignores_it(rng, n, dtype):
+    for index in {0, n // 2, n - 1}:
         x = rng.random((n, 3)).astype(dtype)
-        x[place, 1] = np.nan
+        x[index, 1] = np.nan
         for t, axis in ((x, 0), (x.T.copy(), 1)):
-            for fold in (pg.max, pg.min, pg.sum, pg.mean):
-                found = np.isnan(fold(t, axis=axis).numpy())
+            for reduce in (pg.max, pg.min, pg.sum, pg.mean):
+                found = np.isnan(reduce(t, axis=axis).numpy())
                 np.testing.assert_array_equal(found, [False, True, False])
             best = pg.argmax(t, axis=axis).numpy()
             low = pg.argmin(t, axis=axis).numpy()
@@ -118,9 +118,9 @@ def test_nan_wins_folds_and_loses_places(rng, n, dtype):
     "dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float32"]
 )
 @pytest.mark.parametrize("shape", [(1,), (16,), (47,), (5, 300), (300, 5), (90, 150)])
-def test_extremes_and_their_places(rng, shape, dtype):
-    x = some(rng, shape, dtype)
-    x[..., ::3] = x.flat[0]  # equal ones: the first counts
+def test_extremes_and_their_indices(rng, shape, dtype):
+    x = draw(rng, shape, dtype)
+    x[..., ::3] = x.flat[0]  # of equal elements, the first counts
     for axis in range(len(shape)):
         for ours, theirs in (
             (pg.max, np.max),
@@ -132,7 +132,7 @@ def test_extremes_and_their_places(rng, shape, dtype):
             np.testing.assert_array_equal(y, theirs(x, axis=axis))
 
 
-def test_places_among_infinities():
+def test_argmax_among_infinities():
     x = np.array([np.nan, -np.inf, np.nan, -np.inf], np.float32)
     assert pg.argmax(x).item() == 1
     assert pg.argmin(-x).item() == 1
@@ -142,7 +142,7 @@ def test_places_among_infinities():
 # --- indices ---------------------------------------------------------------------
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
-BAD = {  # of tensors, whose values the host does not check
+INDEXING = {  # with index tensors, whose values the host does not check
     "gather": lambda i: pg.gather(X, i, axis=1),
     "gather with a batch": lambda i: pg.gather(
         X, pg.stack([i, i, i]), axis=1, batch_dims=1
@@ -155,7 +155,7 @@ BAD = {  # of tensors, whose values the host does not check
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", INDEXING)
 @pytest.mark.parametrize(
     ("index", "dtype"),
     [
@@ -174,39 +174,41 @@ BAD = {  # of tensors, whose values the host does not check
 def test_indices_out_of_range_are_named_as_on_cpu(name, index, dtype):
     indices = np.array([1, index, 0], dtype)
     with pytest.raises(IndexError) as ours:
-        BAD[name](pg.asarray(indices))
+        INDEXING[name](pg.asarray(indices))
     with pg.use_backend("cpu"), pytest.raises(IndexError) as theirs:
-        BAD[name](pg.asarray(indices))
+        INDEXING[name](pg.asarray(indices))
     assert str(ours.value) == str(theirs.value)
-    # gather names an index as it was given, gather_nd as it counts from 0.
+    # gather names the index as it was given; gather_nd counts it from 0.
     named = {index, index + 4 if index < 0 else index}
     assert any(f"index {i} is out of range" in str(ours.value) for i in named)
 
 
 @pytest.mark.parametrize("method", ["bilinear", "nearest"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (7, 4)])
-def test_boxes_are_read_as_on_cpu(rng, size, method):
+def test_crop_and_resize_is_that_of_cpu(rng, size, method):
     image = rng.random((3, 6, 9, 2)).astype(np.float32)
     image[1, 2, 3] = np.inf
     boxes = rng.uniform(-0.3, 1.3, (40, 4)).astype(np.float32)
     boxes[:3] = [[0, 0, 1, 1], [1, 1, 0, 0], [0, np.nan, 1, 1]]
-    which = rng.integers(0, 3, 40).astype(np.int32)
-    how = {"method": method, "extrapolation_value": 5.0}
-    y = pg.image.crop_and_resize(image, boxes, which, size, **how).numpy()
+    box_images = rng.integers(0, 3, 40).astype(np.int32)
+    options = {"method": method, "extrapolation_value": 5.0}
+    y = pg.image.crop_and_resize(image, boxes, box_images, size, **options).numpy()
     with pg.use_backend("cpu"):
-        want = pg.image.crop_and_resize(image, boxes, which, size, **how).numpy()
+        want = pg.image.crop_and_resize(
+            image, boxes, box_images, size, **options
+        ).numpy()
     np.testing.assert_allclose(y, want, rtol=2e-5, atol=2e-6)
-    which[17] = 3
+    box_images[17] = 3
     with pytest.raises(IndexError, match="index 3 is out of range for axis 0"):
-        pg.image.crop_and_resize(image, boxes, which, size, **how)
+        pg.image.crop_and_resize(image, boxes, box_images, size, **options)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 16, 63, 64, 65, 300])
 @pytest.mark.parametrize("dtype", ["bool", "int16", "float32", "int64", "complex128"])
 def test_rows_of_any_width_are_read_and_written(rng, width, dtype):
     x = rng.integers(0, 2, (20, width)).astype(dtype)
-    at = rng.integers(0, 20, 50).astype(np.int32)
-    np.testing.assert_array_equal(pg.gather(x, at).numpy(), x[at])
+    indices = rng.integers(0, 20, 50).astype(np.int32)
+    np.testing.assert_array_equal(pg.gather(x, indices).numpy(), x[indices])
     rows = rng.permutation(20)[:7]
     new = rng.integers(0, 2, (7, width)).astype(dtype)
     want = x.copy()
@@ -228,14 +230,14 @@ def test_sums_by_segment(rng, width, dtype):
         np.testing.assert_array_equal(y, want)
 
 
-def test_many_rows_in_one_sum_are_added_in_double_precision():
+def test_segment_sums_of_many_rows_use_double_precision():
     x = np.full(1_000_000, 0.1, np.float32)
     ids = np.zeros(1_000_000, np.int32)
     y = pg.unsorted_segment_sum(x, ids, 2).numpy()
     np.testing.assert_allclose(y, [1e5, 0], rtol=1e-6)
 
 
-# --- order -----------------------------------------------------------------------
+# --- sorting ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,9 +245,9 @@ def test_many_rows_in_one_sum_are_added_in_double_precision():
     ["int8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"],
 )
 @pytest.mark.parametrize("n", [1, 2, 31, 33, 49, 300, 5000])
-def test_the_largest_of_rows(rng, n, dtype):
-    x = some(rng, (3, n), dtype)
-    x[:, ::4] = x[0, 0]  # many equal ones
+def test_top_k_of_rows(rng, n, dtype):
+    x = draw(rng, (3, n), dtype)
+    x[:, ::4] = x[0, 0]  # many equal elements
     key = x.astype(np.float64) if x.dtype.kind == "f" else x
     if x.dtype.kind == "f":
         x[:, 1::7] = np.nan
@@ -255,12 +257,12 @@ def test_the_largest_of_rows(rng, n, dtype):
     order = n - 1 - np.argsort(key[:, ::-1], -1, kind="stable")[:, ::-1]
     for k in sorted({0, 1, min(5, n), min(32, n), min(33, n), n // 2, n - 1, n}):
         want = order[:, :k]
-        values, places = pg.top_k(x, k)
-        np.testing.assert_array_equal(places.numpy(), want)
+        values, indices = pg.top_k(x, k)
+        np.testing.assert_array_equal(indices.numpy(), want)
         np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, want, -1))
-        values, places = pg.top_k(x, k, sorted=False)
+        values, indices = pg.top_k(x, k, sorted=False)
         want = np.sort(want, -1)
-        np.testing.assert_array_equal(places.numpy(), want)
+        np.testing.assert_array_equal(indices.numpy(), want)
         np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, want, -1))
 
 
@@ -268,8 +270,8 @@ def test_the_largest_of_rows(rng, n, dtype):
     "dtype", ["int8", "uint8", "int32", "uint32", "int64", "float16", "float32"]
 )
 @pytest.mark.parametrize("shape", [(1,), (2, 3), (300, 2), (9000,), (3, 4, 50)])
-def test_all_values_in_order(rng, shape, dtype):
-    x = some(rng, shape, dtype)
+def test_sort(rng, shape, dtype):
+    x = draw(rng, shape, dtype)
     if x.dtype.kind == "f":
         x.flat[::7] = np.nan
         x.flat[1::9] = np.inf
@@ -311,12 +313,21 @@ def test_a_long_transform(rng):
 
 # --- moving ----------------------------------------------------------------------
 
-CUTS = [(1, 5), (4, 4), (15, 17), (16, 16), (31, 3), (33, 50), (3, 33, 20), (64, 1, 35)]
+MOVE_SHAPES = [
+    (1, 5),
+    (4, 4),
+    (15, 17),
+    (16, 16),
+    (31, 3),
+    (33, 50),
+    (3, 33, 20),
+    (64, 1, 35),
+]
 
 
 @pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "int64", "complex128"])
-@pytest.mark.parametrize("shape", CUTS, ids=str)
-def test_axes_change_places(rng, shape, dtype):
+@pytest.mark.parametrize("shape", MOVE_SHAPES, ids=str)
+def test_permuted_and_broadcast_axes(rng, shape, dtype):
     x = rng.integers(0, 2, shape).astype(dtype)
     for axes in itertools.permutations(range(len(shape))):
         y = pg.permute_dims(x, axes).numpy()
@@ -332,7 +343,7 @@ def test_axes_change_places(rng, shape, dtype):
 
 @pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "int64", "complex128"])
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 7, 16, 100, 1100])
-def test_rows_are_cut_joined_turned_and_padded(rng, width, dtype):
+def test_rows_are_sliced_joined_flipped_and_padded(rng, width, dtype):
     x = rng.integers(0, 2, (9, width)).astype(dtype)
     for y, want in [
         (pg.concat([x, x[:, :1], x], axis=1), np.concatenate([x, x[:, :1], x], 1)),

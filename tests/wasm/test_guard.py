@@ -1,4 +1,4 @@
-"""PLUGRAD_WASM_GUARD=1: a kernel that leaves its arrays is found."""
+"""PLUGRAD_WASM_GUARD=1 finds kernels that write outside of their arrays."""
 
 import pytest
 
@@ -11,7 +11,7 @@ GUARD = {"PLUGRAD_WASM_GUARD": "1"}
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    ("first", "count", "says"),
+    ("first", "count", "message"),
     [
         (0, 1001, "into byte 1 behind an array of 4000 bytes"),
         (0, 1100, "into byte 1 behind an array of 4000 bytes"),
@@ -20,8 +20,10 @@ GUARD = {"PLUGRAD_WASM_GUARD": "1"}
         (-200, 100, "before an array of 4000 bytes"),
     ],
 )
-def test_a_kernel_that_writes_outside_of_its_array(threads, first, count, says):
-    """It is named, once; the next kernel is not to blame."""
+def test_a_kernel_that_writes_outside_of_its_array_is_named(
+    threads, first, count, message
+):
+    """Only the kernel itself fails; the next kernel works."""
     found = run(
         threads,
         f"""
@@ -31,9 +33,9 @@ def test_a_kernel_that_writes_outside_of_its_array(threads, first, count, says):
         try:
             kernel(x.pointer + 4 * {first}, {count}, 10)
         except BackendError as error:
-            said = str(error)
+            text = str(error)
             head = "wasm: the kernel test_count wrote outside of its arrays: "
-            print(said.startswith(head), {says!r} in said, count())
+            print(text.startswith(head), {message!r} in text, count())
         """,
         **GUARD,
     )
@@ -66,8 +68,8 @@ BAD = """
 """
 
 
-def test_kernels_of_the_backend_that_are_wrong():
-    """Writing is an error; what is read outside, or never written, is not a number."""
+def test_wrong_kernels_of_the_backend():
+    """Outside writes are errors; outside reads and unwritten elements are NaN."""
     found = run(
         1,
         BAD
@@ -86,8 +88,8 @@ def test_kernels_of_the_backend_that_are_wrong():
     assert found == ["True"] * 5
 
 
-def test_what_is_written_behind_a_block_that_goes_is_told_later():
-    """By whatever, between two kernels: with the next one, or when somebody asks."""
+def test_a_write_behind_a_freed_block_is_reported_later():
+    """A write between two kernels is reported by the next kernel, or by ``check``."""
     found = run(
         1,
         """
@@ -106,8 +108,8 @@ def test_what_is_written_behind_a_block_that_goes_is_told_later():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_kernels_that_are_right(threads):
-    """Several of each kind, forwards and backwards, as on cpu; all blocks are free."""
+def test_right_kernels_pass(threads):
+    """Several kinds of kernels, forward and backward, give the results of cpu."""
     found = run(
         threads,
         """

@@ -1,4 +1,4 @@
-"""The allocator: its blocks lie apart, are used again, and come together again."""
+"""The allocator: blocks do not overlap, are reused, and are merged again."""
 
 import itertools
 import random
@@ -43,17 +43,17 @@ class Blocks:
         self.blocks.pop(address).free()
 
     def free_extents(self):
-        """What is free: in bins, and in extents."""
+        """Return the free ranges of bins and of extents."""
         bins = self.heap._bins.items()
         found = [(b.pointer, b.pointer + size) for size, blocks in bins for b in blocks]
         return [*found, *self.heap._extents.free]
 
-    def apart(self, others=()):
+    def are_disjoint(self, others=()):
         ends = sorted([*((a, a + n) for a, n in self.used.items()), *others])
         return all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
 
 
-def test_blocks_of_all_sizes_lie_apart():
+def test_blocks_of_all_sizes_do_not_overlap():
     blocks = Blocks()
     rng = random.Random(1)
     for _ in range(3000):
@@ -61,10 +61,10 @@ def test_blocks_of_all_sizes_lie_apart():
             blocks.free(rng.choice(list(blocks.used)))
         else:
             blocks.take(int(2 ** rng.uniform(0, 18)))
-    assert blocks.apart()
-    held = sum(blocks.used.values())
-    assert held <= blocks.heap.used() <= blocks.heap.size()
-    assert blocks.heap.used() <= 1.3 * held + 64 * len(blocks.used)
+    assert blocks.are_disjoint()
+    used_bytes = sum(blocks.used.values())
+    assert used_bytes <= blocks.heap.used() <= blocks.heap.size()
+    assert blocks.heap.used() <= 1.3 * used_bytes + 64 * len(blocks.used)
     assert blocks.heap.peak >= blocks.heap.used()
     for address in list(blocks.used):
         blocks.free(address)
@@ -72,7 +72,7 @@ def test_blocks_of_all_sizes_lie_apart():
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 64, 65, 1000, 16384, 16385, 100_000, 3 << 20])
-def test_a_block_is_used_again(nbytes):
+def test_a_block_is_reused(nbytes):
     blocks = Blocks()
     first = blocks.take(nbytes)
     blocks.free(first)
@@ -83,28 +83,28 @@ def test_a_block_is_used_again(nbytes):
     assert blocks.heap.size() == size
 
 
-def test_no_class_wastes_more_than_a_quarter():
+def test_no_size_class_wastes_more_than_a_quarter():
     for nbytes in [*range(256, 5000, 7), *range(5000, 1 << 20, 999)]:
         unit = heap.ALIGNMENT if nbytes <= heap.SMALL_MAX_BYTES else heap.PAGE
         assert nbytes <= heap.rounded(nbytes, unit) <= max(1.25 * nbytes, nbytes + unit)
 
 
-def test_everything_is_free_for_something_else():
-    """Small blocks, then large ones, then one of nearly all, and small ones again."""
+def test_free_memory_can_be_used_for_other_sizes():
+    """The heap is filled with small, then large, then huge, then small blocks."""
     blocks = Blocks()
     for nbytes in (64, 1000, 16384, 100_000, 15 << 20, 64):
         with pytest.raises(
             MemoryError, match=r"no memory for [\d,]+ bytes: [\d,]+ are"
         ):
             blocks.take_all(nbytes)
-        assert blocks.apart()
+        assert blocks.are_disjoint()
         assert sum(blocks.used.values()) > 0.8 * (LIMIT - (1 << 16)) - nbytes
         for address in list(blocks.used):
             blocks.free(address)
         assert blocks.heap.used() == 0
 
 
-def test_a_chunk_with_one_block_in_use_stays():
+def test_a_chunk_with_one_used_block_stays():
     blocks = Blocks()
     addresses = [blocks.take(1000) for _ in range(64)]
     kept = addresses[7]
@@ -113,7 +113,7 @@ def test_a_chunk_with_one_block_in_use_stays():
             blocks.free(address)
     blocks.heap.trim()
     blocks.take(1 << 20)
-    assert blocks.apart()
+    assert blocks.are_disjoint()
     assert blocks.take(1000) // heap.CHUNK_BYTES == kept // heap.CHUNK_BYTES
 
 
@@ -129,11 +129,11 @@ def test_trim_joins_neighbours():
     assert blocks.heap.size() == size
 
 
-# --- in the middle of the heap -----------------------------------------------------
+# --- interrupts in the code of the heap --------------------------------------------
 
 
 class Stop(Exception):
-    """What a signal handler raises."""
+    """Raised by a signal handler."""
 
 
 def stop(blocks):
@@ -156,13 +156,13 @@ def gather(blocks):
 
 
 def during(function, action, at):
-    """Run a function, and an action at its event number ``at`` in the heap's code.
+    """Run a function, and run an action at event number ``at`` in the heap's code.
 
-    Events are all calls, lines and results, but for what comes behind the call of
-    ``_commit``, where CPython runs nothing else. Returns whether there were as many.
+    Events are all calls, lines and returns, except those inside ``_commit``, where
+    CPython runs no other code. Returns whether there were so many events.
     """
 
-    def event(frame, what, value):
+    def event(frame, kind, value):
         nonlocal at
         if frame.f_code.co_filename != heap.__file__:
             return None
@@ -182,8 +182,8 @@ def during(function, action, at):
     return at <= 0
 
 
-def in_disorder():
-    """Return blocks of a small heap, of which nearly all are free."""
+def fragmented_heap():
+    """Return a small heap in which nearly all blocks are free."""
     blocks = Blocks(limit=1 << 20)
     for nbytes in (300, 5000, 16384, 20_000, 70_000):
         for _ in range(5):
@@ -195,44 +195,44 @@ def in_disorder():
 
 @pytest.mark.parametrize("action", [stop, free_some, take_and_free, gather])
 @pytest.mark.parametrize("nbytes", [1000, 100_000, 500_000])
-def test_anything_may_happen_in_the_middle_of_it(nbytes, action):
-    """A handler or a finalizer raises, takes or frees: nothing is lost, or used twice.
+def test_handlers_may_use_the_heap_at_any_moment(nbytes, action):
+    """If a handler raises, takes or frees blocks, no block is lost or used twice.
 
-    Of a chunk, of what there is behind the top, and of what has to be gathered.
+    The sizes come from a chunk, from behind the top, and from gathered memory.
     """
-    at, struck = 0, True
-    while struck:
+    at, happened = 0, True
+    while happened:
         at += 1
-        blocks = in_disorder()
+        blocks = fragmented_heap()
         assert not blocks.heap.bin(nbytes)
-        struck = during(
+        happened = during(
             lambda heap=blocks.heap: heap.fill(nbytes),
             lambda blocks=blocks: action(blocks),
             at,
         )
-        assert blocks.heap.used() == sum(map(in_heap, blocks.used.values()))
-        assert blocks.apart(blocks.free_extents())
+        assert blocks.heap.used() == sum(map(size_in_heap, blocks.used.values()))
+        assert blocks.are_disjoint(blocks.free_extents())
         if action is not take_and_free:
             blocks.take(nbytes)
-            assert blocks.apart(blocks.free_extents())
+            assert blocks.are_disjoint(blocks.free_extents())
     assert at > 20
 
 
-def in_heap(nbytes):
+def size_in_heap(nbytes):
     return heap.rounded(
         nbytes, heap.ALIGNMENT if nbytes <= heap.SMALL_MAX_BYTES else heap.PAGE
     )
 
 
-def test_what_is_told_while_another_thread_makes_bins():
+def test_used_bytes_can_be_read_while_another_thread_makes_bins():
     blocks = Blocks()
     stopped = threading.Event()
 
-    def tell():
+    def read():
         while not stopped.is_set():
             blocks.heap.used()
 
-    thread = threading.Thread(target=tell)
+    thread = threading.Thread(target=read)
     thread.start()
     for nbytes in range(20_000, 4 << 30, 400_000):
         blocks.heap.bin(nbytes)

@@ -1,4 +1,4 @@
-"""Signal handlers that raise, anywhere: no crash, no wrong value, no memory lost."""
+"""Signal handlers may raise anywhere, without a crash, a wrong value or a leak."""
 
 import gc
 import sys
@@ -11,8 +11,8 @@ from .processes import run
 
 pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
 
-# Raises a signal inside of what Python does between two pieces of a kernel: at the n-th
-# call of the clock there, of which there are three before the kernel goes on.
+# Raises a signal in the Python code between two pieces of a kernel, at the n-th call of
+# the clock. There are three such calls before the kernel continues.
 INJECT = """
     from plugrad_wasm import runtime as module
 
@@ -50,14 +50,14 @@ INJECT = """
 @pytest.mark.parametrize(
     "signals", ["[signal.SIGUSR1]", "[signal.SIGUSR1, signal.SIGUSR2]"]
 )
-def test_an_interrupt_between_two_pieces(threads, tiles, base, signals):
-    """Two at once: the handler of the second runs while the first is being handled."""
+def test_an_interrupt_between_two_pieces_of_a_kernel(threads, tiles, base, signals):
+    """The handler of a second signal runs while the first one is being handled."""
     code = INJECT.format(base=base, signals=signals, tiles=tiles)
     assert run(threads, code) == ["15", "True"]
 
 
-def test_no_frame_is_left_for_the_look_at_signals():
-    """Long kernels at every depth of a recursion, up to the last one that has room."""
+def test_no_stack_frame_is_left_for_the_check_of_signals():
+    """Long kernels run at every depth of a recursion, up to the recursion limit."""
     found = run(
         1,
         """
@@ -69,7 +69,7 @@ def test_no_frame_is_left_for_the_look_at_signals():
             kernel(x.pointer, 4, 1)
             deep()
 
-        sys.unraisablehook = lambda _: None  # that it could not look is told
+        sys.unraisablehook = lambda _: None  # reports that the check was impossible
         for limit in range(100, 110):
             sys.setrecursionlimit(limit)
             try:
@@ -141,11 +141,11 @@ HAMMER = """
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no timers by signals")
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signal timers")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("base", ["Exception", "KeyboardInterrupt"])
 def test_thousands_of_interrupts(threads, base, request):
-    """Of products of 300x300; all that was in use is free again."""
+    """Products of 300x300 are interrupted, and all their memory is freed."""
     strikes = 5_000 if request.config.getoption("all") else 400
     code = HAMMER.format(base=base, strikes=strikes)
     assert run(threads, code, timeout=600) == ["0", "True", "True"]
@@ -155,7 +155,7 @@ def test_thousands_of_interrupts(threads, base, request):
 
 
 class Stop(Exception):
-    """What a handler raises."""
+    """Raised by a signal handler."""
 
 
 @pytest.fixture
@@ -163,16 +163,17 @@ def arrays():
     return runtime("wasm").arrays
 
 
-def interrupted(function, at, less=()):
-    """Run a function up to its event number ``at``, there raise; return whether it did.
+def interrupted(function, at, ignored=()):
+    """Run a function, raise at event number ``at``, and return whether that happened.
 
-    The events are the beginnings of functions and the ends of those of C: where CPython
-    runs signal handlers, jumps back apart. ``less`` names functions that have none.
+    The events are the starts of Python functions and the ends of C functions. Except
+    for backward jumps, CPython runs signal handlers only there. Functions named in
+    ``ignored`` have no events.
     """
 
-    def event(frame, what, value):
+    def event(frame, kind, value):
         nonlocal at
-        if what in ("call", "c_return") and frame.f_code.co_name not in less:
+        if kind in ("call", "c_return") and frame.f_code.co_name not in ignored:
             at -= 1
             if at == 0:
                 raise Stop
@@ -188,8 +189,8 @@ def interrupted(function, at, less=()):
 
 
 @pytest.mark.parametrize("size", [10, 5000, 500_000])
-def test_no_block_is_lost_wherever_an_interrupt_strikes(size, arrays):
-    """While an array is made, with a block that is free or a new one, and dropped."""
+def test_no_block_is_lost_wherever_an_interrupt_occurs(size, arrays):
+    """Arrays are created, in free blocks or new ones, and dropped."""
     from plugrad_wasm.arrays import empty
 
     machine = arrays.machine
@@ -214,11 +215,11 @@ def test_no_block_is_lost_wherever_an_interrupt_strikes(size, arrays):
 
 
 class First(Exception):
-    """What the handler of another signal has raised before, while a kernel ran."""
+    """Raised by the handler of an earlier signal, while a kernel ran."""
 
 
 def test_an_interrupt_while_another_one_ends_a_kernel(arrays, monkeypatch):
-    """Wherever it strikes, the same kernel can be called again."""
+    """Wherever it occurs, the same kernel can be called again."""
     from plugrad_wasm import runtime as module
 
     machine, armed, found = arrays.machine, False, []
@@ -251,8 +252,8 @@ def test_an_interrupt_while_another_one_ends_a_kernel(arrays, monkeypatch):
     assert found
 
 
-def test_an_array_without_a_block_has_nothing_to_give_back(arrays):
-    """As an exception leaves it that strikes before; the finalizer says nothing."""
+def test_an_array_without_a_block_frees_nothing(arrays):
+    """An exception may leave such an array, and its finalizer must not fail."""
     from plugrad_wasm.arrays import WasmOwner
 
     gc.collect()

@@ -1,4 +1,4 @@
-"""A machine is an object: several in one process, none by an import."""
+"""Machines are objects: a process may have several, and imports create none."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
 
 
 def test_a_backend_that_is_opened_again_has_another_machine():
-    """Arrays of the first one are as they were, and kernels run on them."""
+    """Arrays of the first machine are unchanged, and kernels still run on them."""
     found = run(
         2,
         """

@@ -1,4 +1,4 @@
-"""Regions in linear memory: their bounds, their end, interrupts, and their loops."""
+"""Regions in linear memory: bounds, interrupts, lifetime, loops and memory."""
 
 import pytest
 
@@ -27,7 +27,7 @@ PROGRAM = """
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_regions_stay_in_their_arrays(threads):
-    """With guard zones, at which each byte that is written outside is found."""
+    """Guard zones reveal each byte that is written outside of an array."""
     found = run(
         threads,
         PROGRAM
@@ -47,7 +47,7 @@ def test_regions_stay_in_their_arrays(threads):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_region_is_interrupted(threads):
-    """A handler raises in the middle; the next call gives what it should."""
+    """A handler raises in the middle; the next call gives the right result."""
     found = run(
         threads,
         PROGRAM
@@ -73,8 +73,8 @@ def test_a_region_is_interrupted(threads):
     assert found == ["True", "True"]
 
 
-def test_a_region_goes_with_its_function():
-    """What describes it in linear memory is free again."""
+def test_a_region_is_freed_with_its_function():
+    """The memory of its description is freed."""
     found = run(
         1,
         PROGRAM
@@ -111,10 +111,10 @@ def test_the_module_has_each_loop():
 
 
 @pytest.mark.parametrize("wide", [64, 512])
-def test_a_replay_takes_no_more_memory_than_eager(wide):
-    """Calls that record hold a few arrays more, and replays set no new peak.
+def test_a_replay_uses_no_more_memory_than_eager(wide):
+    """Calls that record need a few more arrays, and replays set no new peak.
 
-    A graph keeps constants, such as the exponent here: 64 bytes each.
+    A graph keeps its constants, such as the exponent here, in 64 bytes each.
     """
     program = f"""
     def loss(layers, x):

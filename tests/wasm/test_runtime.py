@@ -29,7 +29,7 @@ def arrays():
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_all_items_are_done_once(threads):
+def test_each_item_is_processed_once(threads):
     assert run(
         threads,
         """
@@ -63,7 +63,7 @@ def test_the_number_of_threads_is_checked_when_the_backend_opens():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_threads_of_python_take_turns(threads):
+def test_python_threads_take_turns(threads):
     assert run(
         threads,
         """
@@ -87,7 +87,7 @@ def test_threads_of_python_take_turns(threads):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float64", "complex128"])
-def test_values_come_back_as_they_went(dtype, arrays):
+def test_downloads_return_the_uploaded_values(dtype, arrays):
     for shape in ((), (0,), (3,), (2, 3, 4), (1000, 33)):
         x = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
         for values in (x, x.T, x[..., ::-1] if shape else x):
@@ -97,8 +97,8 @@ def test_values_come_back_as_they_went(dtype, arrays):
             np.testing.assert_array_equal(arrays.download(native), values)
 
 
-def test_any_byte_of_a_bool_but_zero_is_one(arrays):
-    """As files and buffers of others may have them."""
+def test_every_nonzero_byte_of_a_bool_becomes_one(arrays):
+    """Files and buffers of other libraries may contain such bytes."""
     x = np.frombuffer(b"\7\0\xff\1\0\200", bool).reshape(2, 3)
     for values in (x, x.T, x[:, ::-1], x[0, 0]):
         found = arrays.download(arrays.upload(values))
@@ -112,7 +112,7 @@ def test_any_byte_of_a_bool_but_zero_is_one(arrays):
         assert (t * 1.0).tolist() == [1, 0, 1]
 
 
-def test_what_is_downloaded_shares_and_holds_the_memory(arrays):
+def test_a_download_shares_the_memory_and_keeps_it_alive(arrays):
     native = arrays.upload(np.arange(1000.0))
     y = arrays.download(native)
     assert not y.flags.writeable
@@ -127,7 +127,7 @@ def test_what_is_downloaded_shares_and_holds_the_memory(arrays):
     del others
 
 
-def test_a_view_holds_its_owner(arrays):
+def test_a_view_keeps_its_owner_alive(arrays):
     machine = arrays.machine
     before = machine.heap.used()
     view = arrays.upload(np.arange(6.0)).view((2, 3)).view((3,), 3)
@@ -138,7 +138,7 @@ def test_a_view_holds_its_owner(arrays):
     assert machine.heap.used() == before
 
 
-def test_a_block_is_freed_from_any_thread_and_in_cycles(arrays):
+def test_a_block_is_freed_by_any_thread_and_in_cycles(arrays):
     from plugrad_wasm.arrays import empty
 
     machine = arrays.machine
@@ -158,7 +158,7 @@ def test_a_block_is_freed_from_any_thread_and_in_cycles(arrays):
     assert machine.heap.used() == before
 
 
-def test_what_is_created_and_dropped_leaves_the_heap_where_it_was(arrays, request):
+def test_creating_and_dropping_arrays_does_not_grow_the_heap(arrays, request):
     machine = arrays.machine
     rounds = 1_000_000 if request.config.getoption("all") else 20_000
     with pg.use_backend("wasm"):
@@ -173,7 +173,7 @@ def test_what_is_created_and_dropped_leaves_the_heap_where_it_was(arrays, reques
     assert (machine.heap.used(), machine.heap.size()) == (used, size)
 
 
-def test_memory_tells_bytes_and_peak(arrays):
+def test_memory_reports_bytes_and_peak(arrays):
     with pg.use_backend("wasm"):
         before = pg.memory().backends["wasm"]
         x = pg.zeros((1000, 1000))
@@ -185,8 +185,8 @@ def test_memory_tells_bytes_and_peak(arrays):
         assert y.size == x.size
 
 
-def test_growing_up_to_the_limit_and_back():
-    """Views that were there before stay valid."""
+def test_memory_grows_up_to_the_limit_and_is_freed():
+    """Earlier views stay valid."""
     found = run(
         1,
         """
@@ -210,9 +210,11 @@ def test_growing_up_to_the_limit_and_back():
     assert found == ["15", "True", "True"]
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of Linux")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="needs RLIMIT_AS of Linux"
+)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_less_address_space_is_enough(threads):
+def test_a_small_address_space_is_enough(threads):
     code = """
         import resource
         resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
@@ -241,9 +243,11 @@ def test_less_address_space_is_enough(threads):
 # --- kernels that end early ------------------------------------------------------
 
 
-@pytest.mark.parametrize(("threads", "who"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)])
-def test_a_kernel_that_fails(threads, who):
-    """On the first thread, or in the workers alone; again and again."""
+@pytest.mark.parametrize(
+    ("threads", "is_worker"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)]
+)
+def test_a_kernel_that_fails_raises_an_error(threads, who):
+    """It fails on the first thread, or only in workers, again and again."""
     found = run(
         threads,
         f"""
@@ -263,8 +267,8 @@ def test_a_kernel_that_fails(threads, who):
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_a_trap_of_the_processor(threads):
-    """Out of bounds, on each thread; faulthandler, if any, comes first."""
+def test_an_access_out_of_bounds_raises_an_error(threads):
+    """It happens on each thread; faulthandler, if enabled, reports it first."""
     found = run(
         threads,
         """
@@ -282,7 +286,7 @@ def test_a_trap_of_the_processor(threads):
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("tiles", [0, 1 << 22])
 def test_ctrl_c(threads, tiles):
-    """With pieces, and in one piece that polls; the next kernel works."""
+    """The kernel runs in pieces, or in one piece that polls; the next kernel works."""
     found = run(
         threads,
         f"""
@@ -301,7 +305,7 @@ def test_ctrl_c(threads, tiles):
 
 
 def test_other_signals_are_handled_while_a_kernel_runs():
-    """A handler that raises nothing lets it go on; one that runs kernels is told."""
+    """The kernel continues if the handler does not raise; nested kernels are refused."""
     found = run(
         2,
         """
@@ -326,7 +330,7 @@ def test_other_signals_are_handled_while_a_kernel_runs():
 
 
 def test_a_kernel_within_another_is_refused(arrays):
-    """Also before it starts, where it would put its arguments over the other's."""
+    """Even before the start, it would overwrite the arguments of the other kernel."""
     machine = arrays.machine
     x, y = (arrays.upload(np.zeros(9, np.uint32)) for _ in range(2))
     kernel = machine.kernel("test_count")
@@ -349,7 +353,7 @@ def test_a_kernel_within_another_is_refused(arrays):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("threads", THREADS)
-def test_a_fork_goes_on_with_one_thread(threads):
+def test_a_fork_continues_with_one_thread(threads):
     found = run(
         threads,
         """
@@ -367,7 +371,7 @@ def test_a_fork_goes_on_with_one_thread(threads):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_fork_while_a_kernel_runs(threads):
-    """It waits until the kernel is over: the child's memory is whole."""
+    """The fork waits until the kernel ends, so the child's memory is consistent."""
     found = run(
         threads,
         """
@@ -390,8 +394,8 @@ def test_a_fork_while_a_kernel_runs(threads):
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_the_end_of_the_process(threads):
-    """With tensors alive, in a thread that computes, and ops in exit handlers."""
+def test_a_process_can_exit_while_it_computes(threads):
+    """A tensor is alive, a thread computes, and an exit handler runs an op."""
     found = run(
         threads,
         """
@@ -408,7 +412,7 @@ def test_the_end_of_the_process(threads):
     assert found == ["2.0"]
 
 
-def test_a_closed_machine_goes_on_with_one_thread():
+def test_a_closed_machine_continues_with_one_thread():
     found = run(
         2,
         """

@@ -1,4 +1,4 @@
-"""Kernels from modules of the user: what they get, and what they cannot do."""
+"""Kernels from user modules: what they receive, and what they cannot do."""
 
 import gc
 import math
@@ -22,14 +22,15 @@ COPY = Kernel("sandbox.Copy(x)", out=same)
 # A function (param $call i32) (result i32), in a module whose memory is one page.
 MODULE = """(module (memory (export "memory") 1) {0}
     (func (export "f") (param $call i32) (result i32) {1}))"""
-# The addresses of the first input and the first output, and their bytes, a dword each.
+# Expressions for the address of the first input, the address of the first output, their
+# number of elements, and their bytes if an element has four.
 IN = "(i32.load (i32.load offset=16 (local.get $call)))"
 OUT = "(i32.load (i32.load offset=20 (local.get $call)))"
 SIZE = "(i32.load offset=12 (i32.load offset=16 (local.get $call)))"
 BYTES = f"(i32.shl {SIZE} (i32.const 2))"
 OK = "(i32.const 0)"
 COPYING = f"(memory.copy {OUT} {IN} {BYTES}) {OK}"
-# Copies, but loops for ever where the first element is less than 2.
+# Copies, but loops forever if the first element is less than 2.
 FOREVER_BELOW_2 = f"""(if (f32.lt (f32.load {IN}) (f32.const 2))
     (then (loop $l (br $l)))) {COPYING}"""
 
@@ -47,7 +48,7 @@ def load(body, more="", kernel=COPY, **options):
 
 @pytest.fixture
 def native():
-    """Return what turns values into a native array of the backend."""
+    """Return a function that converts values to a native array of the backend."""
     upload = runtime("wasm").arrays.upload
     with pg.use_backend("wasm"):
         yield lambda x, dtype="float32": upload(np.asarray(x, dtype))
@@ -55,7 +56,7 @@ def native():
 
 @pytest.fixture
 def registered():
-    """Return what registers a kernel until the end of the test."""
+    """Return a function that registers a kernel until the end of the test."""
     names = []
 
     def register(kernel, function):
@@ -72,11 +73,11 @@ def call(name, *inputs, **attrs):
         return pg.run_kernel(name, list(inputs), attrs)
 
 
-# --- what they get ---------------------------------------------------------------
+# --- what they receive -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3, 4), (100_000,)])
-def test_values_come_and_go(shape, native):
+def test_values_are_passed_and_returned(shape, native):
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     y = load(COPYING)(native(x))
     assert (y.shape, y.dtype) == (shape, np.float32)
@@ -95,14 +96,14 @@ def test_elements_of_every_dtype(dtype, shape, native):
     np.testing.assert_array_equal(y, x)
 
 
-def test_calls_of_many_sizes_find_room(native):
+def test_calls_of_various_sizes_get_memory(native):
     copy = load(COPYING)
     for n in [1, 70_000, 3, 1_000_000, 500_000, 0, 1_000_001]:
         x = np.arange(n, dtype=np.float32)
         np.testing.assert_array_equal(np.asarray(copy(native(x))), x)
 
 
-def test_room_is_found_behind_what_the_module_takes_meanwhile(native):
+def test_memory_is_found_behind_pages_that_a_module_adds(native):
     growing = "(drop (memory.grow (i32.const 1)))" + COPYING
     copy = load(growing)
     for n in [1, 100_000, 2, 1_000_000]:
@@ -110,19 +111,19 @@ def test_room_is_found_behind_what_the_module_takes_meanwhile(native):
         np.testing.assert_array_equal(np.asarray(copy(native(x))), x)
 
 
-# What a call says, as words: version, counts, then rank, size and dtype of the first
-# input, its shape, and the first attribute's values as float32.
+# Returns the fields of a call as float32: version, counts, then rank, size and dtype of
+# the first input, its shape, and the values of the first attribute.
 ECHO_KERNEL = Kernel(
     "sandbox.Echo(x, b?; scale, name)",
     out=lambda x, b, scale, name: Spec((16,), np.dtype("float32")),
 )
 
 
-def word(at, value, convert="f32.convert_i32_u"):
-    return f"(f32.store (i32.add {OUT} (i32.const {4 * at})) ({convert} {value}))"
+def word(index, value, convert="f32.convert_i32_u"):
+    return f"(f32.store (i32.add {OUT} (i32.const {4 * index})) ({convert} {value}))"
 
 
-def test_a_call_says_all_there_is_to_know(native):
+def test_a_call_contains_inputs_and_attributes(native):
     call_ = "(local.get $call)"
     first = f"(i32.load offset=16 {call_})"
     attr = f"(i32.load offset=24 {call_})"
@@ -149,7 +150,7 @@ def test_a_call_says_all_there_is_to_know(native):
         echo(native([1]), None, scale=2**53 + 1, name="")
 
 
-def test_outputs_begin_as_zeros_and_bools_are_zero_or_one(native):
+def test_outputs_start_as_zeros_and_bools_are_zero_or_one(native):
     native = native(np.ones(4))
     assert np.asarray(load(COPYING)(native)).tolist() == [1] * 4
     assert np.asarray(load(OK)(native)).tolist() == [0] * 4
@@ -184,7 +185,7 @@ def test_not_implemented_runs_the_decomposition(registered):
     assert call(kernel.name, pg.asarray([1.0])).tolist() == [2]
 
 
-def test_it_stands_for_a_kernel_of_the_core(registered):
+def test_a_module_can_replace_a_kernel_of_the_core(registered):
     pg.register_kernel("Exp", "wasm", load(COPYING, kernel="Exp"))
     try:
         with pg.use_backend("wasm"):
@@ -195,7 +196,7 @@ def test_it_stands_for_a_kernel_of_the_core(registered):
         assert pg.exp([0.0]).tolist() == [1]
 
 
-def test_unregistering_unloads():
+def test_unregistering_unloads_the_module():
     function = load(COPYING)
     gone = weakref.ref(function)
     pg.register_kernel(COPY, "wasm", function)
@@ -206,7 +207,7 @@ def test_unregistering_unloads():
     assert gone() is None
 
 
-def test_two_modules_at_once_have_nothing_in_common(native):
+def test_two_modules_share_nothing(native):
     """Each counts its own calls in its own memory."""
     count = f"""(i32.store (i32.const 8)
             (i32.add (i32.load (i32.const 8)) (i32.const 1)))
@@ -240,33 +241,33 @@ def test_two_threads_take_turns(native):
 # --- what they cannot do ---------------------------------------------------------
 
 
-def test_an_infinite_loop_ends_with_its_time(native):
+def test_an_infinite_loop_ends_at_the_time_limit(native):
     x = native([1.0])
-    patient = load(FOREVER_BELOW_2, time_limit=0.2)
+    limited = load(FOREVER_BELOW_2, time_limit=0.2)
     start = time.perf_counter()
     with pytest.raises(
         BackendError,
         match=r"sandbox\.Copy failed in f of a module: it "
         r"took longer than time_limit=0\.2 s",
     ):
-        patient(x)
+        limited(x)
     assert 0.2 <= time.perf_counter() - start < 5
-    assert np.asarray(patient(native([3.0]))).tolist() == [3]  # usable again
+    assert np.asarray(limited(native([3.0]))).tolist() == [3]  # usable again
 
 
-def test_an_infinite_start_ends_too():
+def test_an_infinite_initialization_ends_at_the_time_limit():
     with pytest.raises(BackendError, match="the initialization of a module: it took"):
         load(OK, "(func $s (loop $l (br $l))) (start $s)", time_limit=0.1)
 
 
-def test_a_rule_that_tells_no_outputs_is_named(native):
+def test_a_rule_that_returns_no_outputs_is_named(native):
     kernel = load(OK, kernel=Kernel("sandbox.Silent(x)", out=lambda x: None))
     with pytest.raises(ValueError, match=r"sandbox\.Silent.*: out= gives no specs for"):
         kernel(native([1.0]))
 
 
-def test_memory_ends_at_its_bound(native):
-    """Growing beyond it fails inside the module, which may go on."""
+def test_memory_does_not_grow_beyond_its_limit(native):
+    """Growing further fails inside the module, which may continue."""
     grown = word(0, "(memory.grow (i32.const 100))", "f32.convert_i32_s")
     x = native([1.0])
     assert np.asarray(load(grown + OK, memory=1 << 22)(x)).item() == -1
@@ -276,7 +277,7 @@ def test_memory_ends_at_its_bound(native):
         load_kernel(wasmtime.wat2wasm(two_pages), COPY, memory=1 << 16)
 
 
-def test_inputs_beyond_the_bound(native):
+def test_inputs_beyond_the_limit_are_refused(native):
     copy = load(COPYING, memory=1 << 19)
     big = np.arange(100_000, dtype=np.float32)
     for _ in range(2):
@@ -286,7 +287,7 @@ def test_inputs_beyond_the_bound(native):
 
 
 @pytest.mark.parametrize("shape", [(-1,), (1 << 20,), (1 << 40, 0, 3), (2, -3, 0)])
-def test_outputs_of_impossible_sizes(shape, native):
+def test_outputs_of_impossible_sizes_are_refused(shape, native):
     kernel = Kernel("sandbox.Size(x)", out=lambda x: Spec(shape, x.dtype))
     with pytest.raises(BackendError, match=r"sandbox\.Size.* does not fit"):
         load(OK, kernel=kernel, memory=1 << 20)(native([1.0]))
@@ -319,8 +320,8 @@ def test_a_trap_is_an_error_with_names(body, native):
         assert np.asarray(trapping(native([3.0]))).tolist() == [3]
 
 
-def test_nothing_beside_the_module_is_reached(native):
-    """It may write over all of its own memory: what is read back are outputs."""
+def test_a_module_cannot_reach_other_memory(native):
+    """It may overwrite all of its own memory, from which only outputs are read."""
     everything = "(i32.shl (memory.size) (i32.const 16))"
     wild = f"(memory.fill (i32.const 0) (i32.const 255) {everything})"
     x = native(np.ones(1000))
@@ -330,12 +331,12 @@ def test_nothing_beside_the_module_is_reached(native):
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "message"),
     [("(i32.const 32)", "no good"), ("(i32.const -1)", "it returned 4294967295")],
 )
-def test_a_message_is_an_error(answer, says, native):
+def test_a_message_is_an_error(answer, message, native):
     complaining = load(answer, '(data (i32.const 32) "no good")')
-    with pytest.raises(BackendError, match=rf"sandbox\.Copy, f of a module: {says}"):
+    with pytest.raises(BackendError, match=rf"sandbox\.Copy, f of a module: {message}"):
         complaining(native([1.0]))
 
 
@@ -382,17 +383,17 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("says", BAD)
-def test_what_is_refused_when_it_is_loaded(says):
-    more, body, options = BAD[says]
+@pytest.mark.parametrize("message", BAD)
+def test_modules_that_are_refused(message):
+    more, body, options = BAD[message]
     text = f"""(module {more} (memory (export "memory") 1)
         (func (export "f") (param $call i32) (result i32) {body}))"""
-    says = says.replace("f is ", "g is ")
-    with pytest.raises(ValueError, match=f"load_kernel: .*{says}"):
+    message = message.replace("f is ", "g is ")
+    with pytest.raises(ValueError, match=f"load_kernel: .*{message}"):
         load_kernel(wasmtime.wat2wasm(text), COPY, **options)
 
 
-def test_other_things_that_are_refused(tmp_path):
+def test_other_arguments_that_are_refused(tmp_path):
     path = tmp_path / "no.wasm"
     path.write_bytes(b"\0asm\1\0\0\0junk")
     with pytest.raises(ValueError, match=r"load_kernel: no\.wasm cannot be compiled: "):
@@ -414,8 +415,8 @@ def test_other_things_that_are_refused(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_forked_child_goes_on_while_the_parent_is_inside(native):
-    """Also with the lock held by a thread that the child has not got."""
+def test_a_forked_child_works_while_the_parent_runs_a_module(native):
+    """The lock may be held by a thread that the child does not have."""
     slow = load(FOREVER_BELOW_2, time_limit=1)
 
     def late():
@@ -437,12 +438,12 @@ def test_a_forked_child_goes_on_while_the_parent_is_inside(native):
     assert np.asarray(slow(native([3.0]))).tolist() == [3]
 
 
-def test_the_header_is_where_it_is_said_to_be():
+def test_the_header_is_in_the_include_folder():
     with open(os.path.join(get_include(), "plugrad_kernel.h")) as file:
         assert "PLUGRAD_KERNEL(name)" in file.read()
 
 
-def test_the_op_records_and_runs(registered):
+def test_run_calls_a_registered_module(registered):
     registered(COPY, load(COPYING))
     with pg.use_backend("wasm"):
         assert run(COPY, pg.asarray([1.0, 2.0])).tolist() == [1, 2]

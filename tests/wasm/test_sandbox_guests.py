@@ -1,4 +1,4 @@
-"""Modules that mean harm: with their names and messages, and by using up the stack."""
+"""Malicious modules: control characters in names and messages, endless recursion."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ def upload(x):
     return runtime("wasm").arrays.upload(x)
 
 
-def test_what_a_module_says_does_nothing_to_a_terminal():
-    """Neither its messages nor its names: control characters are escaped."""
+def test_control_characters_from_a_module_are_escaped():
+    """Neither its messages nor its names can control a terminal."""
     title = r"\1b]0;owned\07\1b[2J\c2\9b31m\e2\80\aexyz"  # ESC, BEL, CSI of C1, RLO
     complaining = load("(i32.const 32)", f'(data (i32.const 32) "{title}")')
     with pytest.raises(BackendError) as caught:
@@ -46,8 +46,8 @@ def test_what_a_module_says_does_nothing_to_a_terminal():
     refused(one, ValueError)
 
 
-def test_a_message_has_an_end():
-    """Also one that names a thousand exports."""
+def test_long_messages_are_shortened():
+    """For example, a message that would name a thousand exports."""
     many = "".join([f'(func (export "{"x" * 100}{i}"))' for i in range(1000)])
     with pytest.raises(ValueError, match=r"it exports x.*\.\.\.$") as caught:
         load(OK, many)
@@ -81,7 +81,7 @@ SMALL_STACK = """
 @pytest.mark.parametrize("options", [{}, {"time_limit": 10.0}])
 @pytest.mark.parametrize("size", [1 << 16, 1 << 17, 1 << 18, 1 << 20])
 def test_a_thread_with_a_small_stack(size, options, tmp_path):
-    """Compiling needs more, without a cache, and so does a module without end."""
+    """Compiling without a cache needs a larger stack, as does endless recursion."""
     deep = "(func $deep (param i32) (result i32) (call $deep (local.get 0)))"
     more = f"{deep} (func $once (param i32) (result i32) (call $deep (local.get 0)))"
     module = wat("(i32.add (call $once (local.get $call)) (i32.const 1))", more)
