@@ -121,7 +121,7 @@ def plugrad_kernels():
 }
 
 
-@pytest.mark.parametrize("place", STEPS)
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_plugin_that_raises_keyboard_interrupt_ends_no_command(
     command, step, site, plugrad

@@ -114,7 +114,7 @@ VIEWS = [
 
 
 @pytest.mark.parametrize("size", [2, 90])
-@pytest.mark.parametrize("turn", VIEWS)
+@pytest.mark.parametrize("view_of", VIEWS)
 def test_a_copy_is_contiguous(view_of, size):
     x = pg.asarray(draw((size, size + 2, 7), "float32"))
     with pg.use_backend("cpu"):

@@ -161,7 +161,7 @@ MISSING = {  # why the extension module is missing: the error, and doctor's reas
 }
 
 
-@pytest.mark.parametrize("way", MISSING)
+@pytest.mark.parametrize("cause", MISSING)
 def test_without_the_extension_module(cause):
     error, reason = MISSING[cause]
     program = f"""

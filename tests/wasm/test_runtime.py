@@ -244,20 +244,20 @@ def test_a_small_address_space_is_enough(threads):
 
 
 @pytest.mark.parametrize(
-    ("threads", "is_worker"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)]
+    ("threads", "in_workers"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)]
 )
-def test_a_kernel_that_fails_raises_an_error(threads, who):
+def test_a_kernel_that_fails_raises_an_error(threads, in_workers):
     """It fails on the first thread, or only in workers, again and again."""
     found = run(
         threads,
         f"""
         for _ in range(20):
             try:
-                machine.kernel("test_fail")({who})
+                machine.kernel("test_fail")({in_workers})
             except BackendError as error:
                 assert str(error).startswith("wasm: the kernel test_fail failed"), error
                 assert str(error).endswith("test_fail was called"), error
-                assert ("in a worker" in str(error)) >= {who}, error
+                assert ("in a worker" in str(error)) >= {in_workers}, error
             else:
                 print("nothing")
         print(count())
@@ -305,7 +305,7 @@ def test_ctrl_c(threads, tiles):
 
 
 def test_other_signals_are_handled_while_a_kernel_runs():
-    """The kernel continues if the handler does not raise; nested kernels are refused."""
+    """The kernel continues if the handler does not raise; kernels in it are refused."""
     found = run(
         2,
         """
