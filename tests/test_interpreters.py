@@ -35,9 +35,8 @@ def test_interpreters_are_found(path, tmp_path):
     in_pyenv = tmp_path / "pyenv" / "versions" / f"{HERE}.99" / "bin" / "python"
     script(in_pyenv, f'exec {sys.executable} "$@"')
     assert interpreters.find(HERE) == in_pyenv
-    script(
-        path / f"python{HERE}", "exit 1"
-    )  # a pyenv shim for which no version is selected
+    # A pyenv shim fails if no version is selected.
+    script(path / f"python{HERE}", "exit 1")
     assert interpreters.find(HERE) == in_pyenv
     script(path / f"python{HERE}", f'exec {sys.executable} "$@"')
     assert interpreters.find(HERE) == path / f"python{HERE}"
@@ -82,8 +81,8 @@ def test_a_suite_is_installed_once(path, tmp_path, monkeypatch):
     suite = tmp_path / "3.14" / "debian"
     log = tmp_path / "arguments"
     script(path / "apt-get", "echo ' http://other/'\necho Debian http://mirror/debian")
-    made = f"/bin/mkdir -p {suite}/usr/bin; : > {suite}/usr/bin/python3.14"
-    script(path / "debootstrap", f'echo "$@" >> {log}; {made}')
+    install = f"/bin/mkdir -p {suite}/usr/bin; : > {suite}/usr/bin/python3.14"
+    script(path / "debootstrap", f'echo "$@" >> {log}; {install}')
     for _ in range(2):
         assert interpreters.bootstrapped("3.14", suite) == suite
     (arguments,) = log.read_text().splitlines()

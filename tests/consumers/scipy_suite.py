@@ -74,9 +74,11 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Keep only the tests that use the fixture ``xp``."""
-    kept = [item for item in items if "xp" in getattr(item, "fixturenames", ())]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    selected = [item for item in items if "xp" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(
+        items=[item for item in items if item not in selected]
+    )
+    items[:] = selected
 
 
 @pytest.hookimpl(wrapper=True)

@@ -51,6 +51,6 @@ def table(reporter: Any, versions: str, group: Callable[[str], str]) -> None:
             counts.setdefault(group(report.nodeid), Counter())[key] += 1
     counts["all"] = sum(counts.values(), Counter())
     reporter.section(f"{backend()}: {versions}, plugrad {pg.__version__}")
-    for name, row in sorted(counts.items(), key=lambda one: (one[0] == "all", one)):
+    for name, row in sorted(counts.items(), key=lambda item: (item[0] == "all", item)):
         cells = " | ".join(str(row[outcome]) for outcome in OUTCOMES)
         reporter.write_line(f"| {name} | {cells} |")

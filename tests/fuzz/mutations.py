@@ -17,22 +17,22 @@ def mutated_bytes(data, rng):
     for _ in range(rng.choice([1, 1, 2, 4, 16])):
         if not data:
             break
-        at = rng.randrange(len(data))
+        start = rng.randrange(len(data))
         count = rng.choice([1, 2, 4, 8, 64])
         mutation = rng.randrange(7)
         if mutation < 3:
-            data[at] = (
+            data[start] = (
                 rng.randrange(256) if mutation else rng.choice([0, 1, 127, 128, 255])
             )
         elif mutation == 3:
-            del data[at : at + count]
+            del data[start : start + count]
         elif mutation == 4:
-            data[at:at] = data[at : at + count]
+            data[start:start] = data[start : start + count]
         elif mutation == 5:
-            other = rng.randrange(len(data))
-            data[at : at + count] = data[other : other + count]
+            source = rng.randrange(len(data))
+            data[start : start + count] = data[source : source + count]
         else:
-            del data[at if rng.random() < 0.2 else -1 :]
+            del data[start if rng.random() < 0.2 else -1 :]
     return bytes(data)
 
 

@@ -159,13 +159,15 @@ def replay(platform: Platform, folder: Path, recording: Recording) -> bytes:
 def differing(recording: Recording, found: bytes) -> list[str]:
     """Return the names of the kernels whose results differ."""
     names, offset = [], 0
-    for name, here in recording.expected:
-        there = np.frombuffer(found, here.dtype, here.size, offset).reshape(here.shape)
-        offset += here.nbytes
-        rtol = TOLERANCES.get(here.dtype.char, 0.0)
-        scale = float(np.abs(here).max(initial=1.0, where=np.isfinite(here)))
+    for name, expected in recording.expected:
+        other = np.frombuffer(found, expected.dtype, expected.size, offset).reshape(
+            expected.shape
+        )
+        offset += expected.nbytes
+        rtol = TOLERANCES.get(expected.dtype.char, 0.0)
+        scale = float(np.abs(expected).max(initial=1.0, where=np.isfinite(expected)))
         if name and not np.allclose(
-            there, here, rtol=rtol, atol=rtol * scale, equal_nan=True
+            other, expected, rtol=rtol, atol=rtol * scale, equal_nan=True
         ):
             names.append(name)
     assert offset == len(found)

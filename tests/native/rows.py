@@ -147,8 +147,8 @@ def sums(d):
 
 def scanned(name, d):
     x = d.array(*d.shape(1), low=0.5, high=1.5)
-    how = {"exclusive": d.chance(), "reverse": d.chance()}
-    return getattr(pg, name)(x, d.axis(x), **how)
+    options = {"exclusive": d.chance(), "reverse": d.chance()}
+    return getattr(pg, name)(x, d.axis(x), **options)
 
 
 def along(name, d):
@@ -249,11 +249,11 @@ def sliced(d):
 def taken(d):
     x = d.array(*d.nonempty_shape())
     axis = d.axis(x)
-    where = d.indices(x.shape[axis], d.upto(9), d.upto(3))
+    indices = d.indices(x.shape[axis], d.upto(9), d.upto(3))
     return (
-        with_gradients(lambda x: pg.gather(x, where, axis), x)
+        with_gradients(lambda x: pg.gather(x, indices, axis), x)
         if d.dtype in FLOATS
-        else pg.gather(x, where, axis)
+        else pg.gather(x, indices, axis)
     )
 
 
@@ -265,15 +265,19 @@ def taken_along(d):
 def scattered(d):
     n = d.upto(20)
     rest = d.shape(0, 2)
-    where = d.indices(n, k := d.upto(30), 1)
+    indices = d.indices(n, k := d.upto(30), 1)
     updates = d.array(k, *rest)
-    there = pg.unsorted_segment_sum(updates, where[:, 0], n)
-    return there, pg.scatter_nd(where, updates, (n, *rest)), pg.gather_nd(there, where)
+    sums = pg.unsorted_segment_sum(updates, indices[:, 0], n)
+    return (
+        sums,
+        pg.scatter_nd(indices, updates, (n, *rest)),
+        pg.gather_nd(sums, indices),
+    )
 
 
 def one_hots(d):
-    where = d.array(*d.shape(0, 3), dtype="int32", low=-1, high=7)
-    return pg.one_hot(where, 6, axis=d.one_of(-1, 0), dtype=d.dtype)
+    indices = d.array(*d.shape(0, 3), dtype="int32", low=-1, high=7)
+    return pg.one_hot(indices, 6, axis=d.one_of(-1, 0), dtype=d.dtype)
 
 
 def resized(name, d):
@@ -368,13 +372,13 @@ def quantized(is_depthwise, d):
     bias = pg.astype(d.array(columns, dtype="int8"), "int32")
     rest = d.one_of((None, None), (scale, None), (scale, zero))
     epilogue = d.one_of(None, d.array(dtype=dtype)), d.one_of(None, bias), *rest
-    how = {"strides": d.upto(2), "pad": d.one_of("same", 2)}
+    options = {"strides": d.upto(2), "pad": d.one_of("same", 2)}
     if is_depthwise:
         w = d.array(*window, columns, 1, dtype="int8")
-        return pg.quantized.depthwise_conv2d(x, w, *epilogue, **how)
+        return pg.quantized.depthwise_conv2d(x, w, *epilogue, **options)
     w = d.array(*window, x.shape[-1], k, dtype="int8")
     flat = pg.quantized.matmul(x, pg.reshape(w, (-1, k))[: x.shape[-1]], *epilogue)
-    return flat, pg.quantized.conv2d(x, w, *epilogue, **how)
+    return flat, pg.quantized.conv2d(x, w, *epilogue, **options)
 
 
 def recurrent(name, d):
@@ -392,54 +396,54 @@ def recurrent(name, d):
 
 
 def windows(d, rank=2):
-    how = {"pad": d.one_of("same", "valid", 1), "strides": 1, "dilations": 1}
-    how[d.one_of("strides", "dilations")] = d.one_of(1, 1, 2)
-    return how, tuple(d.one_of(1, 2, 3, 3, 3) for _ in range(rank))
+    options = {"pad": d.one_of("same", "valid", 1), "strides": 1, "dilations": 1}
+    options[d.one_of("strides", "dilations")] = d.one_of(1, 1, 2)
+    return options, tuple(d.one_of(1, 2, 3, 3, 3) for _ in range(rank))
 
 
 def convolved(rank, d):
-    how, window = windows(d, rank)
+    options, window = windows(d, rank)
     g = d.one_of(1, 1, 1, 2, 4)
     c = g * d.one_of(1, 2, 3, 8)
     k = g * d.one_of(1, 3, 4, 8, 17)
     x = d.array(*d.image(rank, c))
     w = d.array(*window, c // g, k)
     op = {1: pg.conv1d, 2: pg.conv2d, 3: pg.conv3d}[rank]
-    return with_gradients(lambda x, w: op(x, w, groups=g, **how), x, w)
+    return with_gradients(lambda x, w: op(x, w, groups=g, **options), x, w)
 
 
 def fused_convolution(d):
-    how, window = windows(d)
+    options, window = windows(d)
     x = d.array(*d.image())
     w = d.array(*window, x.shape[-1], k := d.upto(20))
     b = d.array(k)
     return pg.fused.conv2d(
-        x, w, b, activation=d.one_of("linear", "relu", "relu6"), **how
+        x, w, b, activation=d.one_of("linear", "relu", "relu6"), **options
     )
 
 
 def depthwise(multiplier, d):
-    how, window = windows(d)
+    options, window = windows(d)
     window = d.one_of(window, (5, 5), (33, 1))
-    how |= {"pad": "same"} if max(window) > 3 else {}
+    options |= {"pad": "same"} if max(window) > 3 else {}
     x = d.array(*d.image())
     w = d.array(*window, x.shape[-1], multiplier)
-    y = pg.fused.depthwise_conv2d(x, w, activation="relu", **how)
-    return y, with_gradients(lambda x, w: pg.depthwise_conv2d(x, w, **how), x, w)
+    y = pg.fused.depthwise_conv2d(x, w, activation="relu", **options)
+    return y, with_gradients(lambda x, w: pg.depthwise_conv2d(x, w, **options), x, w)
 
 
 def pooled(name, rank, d):
     """Pool images in which some numbers are equal."""
-    how, window = windows(d, rank)
+    options, window = windows(d, rank)
     x = d.array(*d.image(rank), whole=True)
-    return with_gradients(lambda x: pg.pool(x, window, name, **how), x)
+    return with_gradients(lambda x: pg.pool(x, window, name, **options), x)
 
 
 def pooled_with_argmax(d):
-    how, window = windows(d)
+    options, window = windows(d)
     x = d.array(*d.image(), whole=True)
     op = partial(pg.max_pool_with_argmax, include_batch_in_index=d.chance())
-    found = op(x, window, **how) if how["pad"] != 1 else op(x, window)
+    found = op(x, window, **options) if options["pad"] != 1 else op(x, window)
     return found, pg.max_pool(x, 2), pg.avg_pool(x, 2)
 
 

@@ -48,9 +48,12 @@ def run(folder, *arguments, **variables):
 
 @pytest.fixture
 def seeds(request):
-    """Return the options that choose some seeds, and more with ``--all``."""
+    """Return a function that chooses a number of seeds, a larger one with ``--all``."""
     thorough = request.config.getoption("all")
-    return lambda few, many: ["--count", str(many if thorough else few)]
+    return lambda count, count_with_all: [
+        "--count",
+        str(count_with_all if thorough else count),
+    ]
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -118,7 +118,7 @@ def _is_compatible(before, now):
     if old is None or new is None:  # a named tuple may get more fields
         return before != "protocol" and now.startswith(f"{before}, ")
     added = [name for name in new if name not in old]
-    common = {name: one for name, one in new.items() if name in old}
+    common = {name: parameter for name, parameter in new.items() if name in old}
     by_position = [n for n, (kind, _) in old.items() if kind == "position"]
     return (
         common == old

@@ -31,9 +31,9 @@ def wheelhouse(tmp_path_factory):
     with (shared / "wheels.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "wheels").exists():
-            made = tmp_path_factory.mktemp("made")
-            build(made, tmp_path_factory.mktemp("sources"))
-            made.rename(shared / "wheels")
+            folder = tmp_path_factory.mktemp("made")
+            build(folder, tmp_path_factory.mktemp("sources"))
+            folder.rename(shared / "wheels")
     for wheel in (shared / "wheels").iterdir():
         (house / wheel.name).symlink_to(wheel.resolve())
     return house
@@ -42,9 +42,9 @@ def wheelhouse(tmp_path_factory):
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory, wheelhouse):
     """Return an environment with the core; each test must restore it."""
-    made = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
-    made.install("plugrad")
-    return made
+    created = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
+    created.install("plugrad")
+    return created
 
 
 @pytest.fixture

@@ -89,23 +89,23 @@ def reductions():
             kinds = {"Max": "fiu", "Min": "fiu", "Mean": "fc"}.get(name, "fiuc")
             if x.dtype.kind not in kinds:
                 continue
-            some = np.sign(x) + x / 1e4 if name == "Prod" and dtype[0] in "fc" else x
-            some = some.astype(dtype)
-            for view in views(some) if len(shape) > 1 and x.size < 5000 else [some]:
-                at = tuple(i for i in axis if i < view.ndim)
-                attrs = {"axis": at, "keepdims": False}
+            values = np.sign(x) + x / 1e4 if name == "Prod" and dtype[0] in "fc" else x
+            values = values.astype(dtype)
+            for view in views(values) if len(shape) > 1 and x.size < 5000 else [values]:
+                axes = tuple(i for i in axis if i < view.ndim)
+                attrs = {"axis": axes, "keepdims": False}
                 yield (
                     name,
                     (view,),
                     attrs,
-                    lambda v=view, n=name, a=at: reduced(n, v, a),
+                    lambda v=view, n=name, a=axes: reduced(n, v, a),
                 )
     for shape, axis in SHAPES:
         x = RNG.random(shape) < 0.01
-        for name, some in itertools.product(("All", "Any"), (x, ~x, x.astype("f4"))):
+        for name, values in itertools.product(("All", "Any"), (x, ~x, x.astype("f4"))):
             attrs = {"axis": axis, "keepdims": True}
-            truth = lambda n=name, v=some, a=axis: np.expand_dims(reduced(n, v, a), a)
-            yield name, (some,), attrs, truth
+            truth = lambda n=name, v=values, a=axis: np.expand_dims(reduced(n, v, a), a)
+            yield name, (values,), attrs, truth
     for value, dtype in itertools.product((np.nan, np.inf, -np.inf), FLOATS):
         x = np.ones((50, 60), dtype)
         x[7, 9] = x[49, 59] = value
@@ -131,10 +131,10 @@ def arg_reductions():
             with_nan = np.where(RNG.random(shape) < 0.3, np.nan, x).astype(dtype)
             with_nan[:1] = np.nan
             arrays.append(with_nan)
-        for some, axis in itertools.product(arrays, range(x.ndim)):
+        for array, axis in itertools.product(arrays, range(x.ndim)):
             for name in ("ArgMax", "ArgMin"):
-                truth = lambda n=name, v=some, a=axis: arg_reduced(n, v, a)
-                yield name, (some,), {"axis": axis}, truth
+                truth = lambda n=name, v=array, a=axis: arg_reduced(n, v, a)
+                yield name, (array,), {"axis": axis}, truth
 
 
 # --- scans -------------------------------------------------------------------------
@@ -162,10 +162,10 @@ def scans():
         for name, axis, (e, r) in itertools.product(
             ("Cumsum", "Cumprod"), range(len(shape)), flags
         ):
-            some = (np.sign(x) + x / 1e3).astype(dtype) if dtype in FLOATS else x
+            values = (np.sign(x) + x / 1e3).astype(dtype) if dtype in FLOATS else x
             if name == "Cumprod" and dtype == "complex64":
-                some = some / np.abs(some)
-            for view in views(some) if some.ndim == 2 and axis == 1 else [some]:
+                values = values / np.abs(values)
+            for view in views(values) if values.ndim == 2 and axis == 1 else [values]:
                 attrs = {"axis": axis, "exclusive": e, "reverse": r}
                 truth = lambda n=name, v=view, h=attrs: scan(n, v, **h)
                 yield name, (view,), attrs, truth
@@ -230,31 +230,33 @@ def indexed():
     for dtype, kind in itertools.product(SIZES, ("int32", "int64", "uint8")):
         x = draw((40, 50, 33), dtype)
         for axis, view in itertools.product(range(3), [*views(x)]):
-            at = RNG.integers(0, view.shape[axis], (7, 9)).astype(kind)
+            indices = RNG.integers(0, view.shape[axis], (7, 9)).astype(kind)
             attrs = {"axis": axis, "batch_dims": 0}
             yield (
                 "GatherV2",
-                (view, at),
+                (view, indices),
                 attrs,
-                lambda v=view, i=at, a=axis: v.take(i, a),
+                lambda v=view, i=indices, a=axis: v.take(i, a),
             )
-        at = RNG.integers(0, 50, (40, 30)).astype(kind)
-        truth = lambda v=x, i=at: np.take_along_axis(v, i.astype(int)[..., None], 1)
-        yield "GatherV2", (x, at), {"axis": 1, "batch_dims": 1}, truth
-    for dtype, rest in itertools.product(
+        indices = RNG.integers(0, 50, (40, 30)).astype(kind)
+        truth = lambda v=x, i=indices: np.take_along_axis(
+            v, i.astype(int)[..., None], 1
+        )
+        yield "GatherV2", (x, indices), {"axis": 1, "batch_dims": 1}, truth
+    for dtype, row_shape in itertools.product(
         (*FLOATS, *INTS, *OTHERS), [(), (1,), (3,), (5, 20), (130,), (0,)]
     ):
         for rows, count in [(300, 7), (300, 500), (0, 3), (5, 1)]:
-            x = draw((rows, *rest), dtype)
+            x = draw((rows, *row_shape), dtype)
             ids = RNG.integers(-2, count + 2, rows).astype("int32")
             truth = lambda v=x, i=ids, n=count: segments(v, i, n)
             yield "UnsortedSegmentSum", (x, ids), {"num_segments": count}, truth
     for dtype, axis in itertools.product(SIZES, range(3)):
-        at = RNG.integers(-1, 6, (7, 11)).astype("int32")
+        indices = RNG.integers(-1, 6, (7, 11)).astype("int32")
         attrs = {"depth": 5, "axis": axis, "dtype": np.dtype(dtype)}
         attrs |= {"on_value": 3, "off_value": 0}
-        hot = np.where(at[..., None] == np.arange(5), np.array(3), 0).astype(dtype)
-        yield "OneHot", (at,), attrs, lambda y=hot, a=axis: np.moveaxis(y, -1, a)
+        hot = np.where(indices[..., None] == np.arange(5), np.array(3), 0).astype(dtype)
+        yield "OneHot", (indices,), attrs, lambda y=hot, a=axis: np.moveaxis(y, -1, a)
 
 
 # --- casts, images, normalization --------------------------------------------------
@@ -288,7 +290,7 @@ def cast(x, dtype):
     return np.array([v % 2**64 for v in whole], np.uint64).astype(dtype)
 
 
-def resized(x, geometry, linear, back):
+def resized(x, geometry, linear, gradient):
     """Resize a batch: multiply each axis by a matrix."""
     matrices = []
     sizes = zip(geometry.in_shape[1:3], geometry.out_shape[1:3], strict=True)
@@ -300,7 +302,7 @@ def resized(x, geometry, linear, back):
             np.add.at(a, (np.arange(m), high), share)
         else:
             a[np.arange(m), geometry.nearest[axis]] = 1
-        matrices.append(a.T if back else a)
+        matrices.append(a.T if gradient else a)
     return np.einsum("yi,xj,nijc->nyxc", *matrices, x.astype(float))
 
 
@@ -313,12 +315,12 @@ def images():
             for linear, name in ((True, "Bilinear"), (False, "NearestNeighbor")):
                 x = draw(g.in_shape, dtype)
                 dy = draw(g.out_shape, dtype)
-                for back, given in ((False, (x,)), (True, (x, dy))):
-                    truth = lambda v=given[-1], g=g, how=(linear, back): resized(
-                        v, g, *how
+                for gradient, inputs in ((False, (x,)), (True, (x, dy))):
+                    truth = lambda v=inputs[-1], g=g, options=(linear, gradient): (
+                        resized(v, g, *options)
                     )
-                    kernel = f"Resize{name}" + "Grad" * back
-                    yield kernel, given, {"geometry": g}, truth
+                    kernel = f"Resize{name}" + "Grad" * gradient
+                    yield kernel, inputs, {"geometry": g}, truth
     for dtype, c in itertools.product(FLOATS, (1, 3, 16, 70)):
         x = draw((3, 5, c), dtype)
         a, b, s, o = (draw(c, dtype) for _ in range(4))
@@ -340,13 +342,13 @@ EXACT |= {"Concat", "Pack", "PadV2", "MirrorPad", "Tile", "Identity"}
 def check(family):
     """Check the rows of a family; return the names of their kernels."""
     found = set()
-    for name, given, attrs, truth in family():
-        before = [None if x is None else x.copy() for x in given]
+    for name, inputs, attrs, truth in family():
+        before = [None if x is None else x.copy() for x in inputs]
         with np.errstate(all="ignore"):
-            y = KERNELS[name](*given, **attrs)
+            y = KERNELS[name](*inputs, **attrs)
             expected = truth()
             expected = np.asarray(expected)
-        row = f"{name} of {[x.shape for x in given if x is not None]} {attrs}"
+        row = f"{name} of {[x.shape for x in inputs if x is not None]} {attrs}"
         assert y.shape == expected.shape, row
         if y.dtype.kind not in "fc" or name in EXACT:
             same = np.asarray(y), expected.astype(y.dtype)
@@ -356,7 +358,7 @@ def check(family):
             finite = np.abs(expected[np.isfinite(expected)])
             scale = max(1, finite.max(initial=0))
             np.testing.assert_allclose(y, expected, bound, bound * scale, err_msg=row)
-        for x, copy in zip(given, before, strict=True):
+        for x, copy in zip(inputs, before, strict=True):
             if x is not None:
                 np.testing.assert_array_equal(x, copy, f"{row} has changed an input")
         found.add(name)

@@ -11,7 +11,7 @@ native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not th
 if not native.LOADED:
     pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
 
-from plugrad_cpu.kernels import KERNELS, activation  # noqa: E402  # of this module
+from plugrad_cpu.kernels import KERNELS, activation  # noqa: E402  # after the skip
 
 RNG = np.random.default_rng(7)
 NUMBERS = {  # functions with numeric parameters, and values of these

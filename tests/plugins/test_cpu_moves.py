@@ -76,8 +76,8 @@ PROGRAM = """
 def digests():
     """Return a digest of each large result."""
     found = [
-        KERNELS[name](*given, **attrs)
-        for name, (given, attrs, _) in LARGE_CALLS.items()
+        KERNELS[name](*inputs, **attrs)
+        for name, (inputs, attrs, _) in LARGE_CALLS.items()
     ]
     return [
         hashlib.sha256(np.ascontiguousarray(y).tobytes()).hexdigest() for y in found
@@ -96,13 +96,13 @@ def recorded(value, name, calls):
 @in_c
 @pytest.mark.parametrize("name", LARGE_CALLS)
 def test_large_arrays_go_to_c(name, monkeypatch):
-    given, attrs, table = LARGE_CALLS[name]
+    inputs, attrs, table = LARGE_CALLS[name]
     calls = []
     for module in map(importlib.import_module, MODULES):
         for key, value in list(vars(module).items()):
             if key.isupper():
                 monkeypatch.setattr(module, key, recorded(value, key, calls))
-    KERNELS[name](*given, **attrs)
+    KERNELS[name](*inputs, **attrs)
     assert table in calls
 
 

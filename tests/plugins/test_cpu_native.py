@@ -154,7 +154,7 @@ def test_nan_and_infinities(value, monkeypatch):
 
 PROGRAM = """
     import hashlib, os, sys, threading, warnings, numpy as np, plugrad as pg
-    warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+    warnings.simplefilter("ignore", DeprecationWarning)  # fork while threads run
     x = pg.asarray(np.random.default_rng(0).normal(size=(8, 64, 64, 16)).astype("f4"))
     w = pg.asarray(np.random.default_rng(1).normal(size=(3, 3, 16, 1)).astype("f4"))
     f = lambda x, w: pg.sum(pg.max_pool(pg.depthwise_conv2d(x, w, pad="same"), 2) ** 2)

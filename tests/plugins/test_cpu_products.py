@@ -12,7 +12,7 @@ native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not th
 if not native.LOADED:
     pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
 
-from plugrad_cpu.kernels import conv, linalg  # noqa: E402, which needs the skip above
+from plugrad_cpu.kernels import conv, linalg  # noqa: E402  # after the skip
 
 RNG = np.random.default_rng(7)
 SIZES = [1, 3, 4, 5, 8, 13, 16, 24, 31, 32, 33, 48, 64, 97, 130]
@@ -128,8 +128,8 @@ def test_stacks_and_views(a, b):
     heads = np.moveaxis(np.ascontiguousarray(np.moveaxis(a, -2, 0)), 0, -2)
     wide = np.concatenate([b, b], axis=-1)[..., : b.shape[-1]]  # with gaps between rows
     backwards = np.ascontiguousarray(a[..., ::-1, :])[..., ::-1, :]  # a negative stride
-    for left in (second, heads, backwards):
-        assert is_close(linalg.product(left, wide, linalg.NOTHING), exact, 70)
+    for view in (second, heads, backwards):
+        assert is_close(linalg.product(view, wide, linalg.NOTHING), exact, 70)
     assert linalg.product(a[..., ::2], b[..., ::2, :], linalg.NOTHING) is None
     y = pg.matmul(a[..., ::2], b[..., ::2, :]).numpy()
     assert is_close(y, a[..., ::2].astype(float) @ b[..., ::2, :].astype(float), 70)

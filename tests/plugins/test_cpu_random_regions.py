@@ -36,7 +36,7 @@ def on_cpu(own_compilers):
         yield
 
 
-def run(program, kept, x, y, row):
+def run(program, is_output, x, y, row):
     """Run a program; return some of its values and all its reductions."""
     values = [x, y]
     reduced = []
@@ -53,7 +53,9 @@ def run(program, kept, x, y, row):
         reduced.append(reduce(p, axis=axis, keepdims=bool(keepdims)))
         if keepdims and c % 2:
             values.append(q - reduced[-1])
-    outputs = [value for value, keep in zip(values[2:], kept, strict=False) if keep]
+    outputs = [
+        value for value, keep in zip(values[2:], is_output, strict=False) if keep
+    ]
     return [*(outputs or values[-1:]), *reduced]
 
 
@@ -66,10 +68,10 @@ def test_jit_and_eager_give_the_same_bits(seed):
     bounds = [len(ELEMENT_WISE) + len(REDUCTIONS), 99, 99, 6, 2]
     count = rng.integers(2, 14)
     program = rng.integers(0, bounds, (count, 5)).tolist()
-    kept = rng.random(14) < 0.5
-    f = lambda *xs: run(program, kept, *xs)
+    is_output = rng.random(14) < 0.5
+    f = lambda *xs: run(program, is_output, *xs)
     if seed % 3 == 0:
-        total = lambda *xs: sum(pg.sum(y * 0.5) for y in run(program, kept, *xs))
+        total = lambda *xs: sum(pg.sum(y * 0.5) for y in run(program, is_output, *xs))
         f = lambda x, y, row: pg.grad(lambda x: total(x, y, row))(x)
     jitted = pg.jit(f)
     expected = pg.tree.leaves(f(*xs))

@@ -13,8 +13,8 @@ native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not th
 if not native.LOADED:
     pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
 
-from plugrad_cpu import regions  # noqa: E402  # of this module
-from plugrad_cpu.compiler import compile as compiler  # noqa: E402  # of this module
+from plugrad_cpu import regions  # noqa: E402  # after the skip
+from plugrad_cpu.compiler import compile as compiler  # noqa: E402  # after the skip
 
 LOOPS = compiler.LOOPS
 

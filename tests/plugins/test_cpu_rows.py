@@ -10,7 +10,7 @@ native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not th
 if not native.LOADED:
     pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
 
-from plugrad_cpu.compiler.rows import CALLS  # noqa: E402  # of this module
+from plugrad_cpu.compiler.rows import CALLS  # noqa: E402  # after the skip
 
 RNG = np.random.default_rng(11)
 SPECIAL = np.float32([0, -0.0, 1e-40, 3e38, -3e38, np.nan, np.inf, -np.inf])

@@ -95,8 +95,8 @@ def test_weights_may_have_strides(name):
         reversed_in_memory,
         reversed_in_memory,
     ):
-        given = [change(w) for w in weights]
-        assert jitted(x, *given).numpy().tobytes() == f(x, *given).numpy().tobytes()
+        changed = [change(w) for w in weights]
+        assert jitted(x, *changed).numpy().tobytes() == f(x, *changed).numpy().tobytes()
     assert jitted.explain(x, *weights).retraces == []
 
 

@@ -157,12 +157,14 @@ def test_the_backend_conforms_at_the_first_level(workshop):
 
 def test_the_backend_has_the_primitives_and_leaves_the_rest_to_the_host(workshop):
     report, _ = workshop.environment.report("kernels")
-    ways = {row["kernel"]: row["mybackend"] for row in report["kernels"]}
-    core = {kernel: way for kernel, way in ways.items() if "." not in kernel}
-    by_way = {way: {k for k in core if core[k] == way} for way in {*core.values()}}
-    assert by_way["implemented"] == {*PRIMITIVES}
-    assert by_way["host"] == {*DATA_DEPENDENT, *HOST}
-    assert {*by_way} == {"implemented", "decomposed", "host"}
+    states = {row["kernel"]: row["mybackend"] for row in report["kernels"]}
+    core = {kernel: state for kernel, state in states.items() if "." not in kernel}
+    by_state = {
+        state: {k for k in core if core[k] == state} for state in {*core.values()}
+    }
+    assert by_state["implemented"] == {*PRIMITIVES}
+    assert by_state["host"] == {*DATA_DEPENDENT, *HOST}
+    assert {*by_state} == {"implemented", "decomposed", "host"}
 
 
 def test_doctor_finds_no_fault_in_the_three_packages(workshop):

@@ -120,12 +120,12 @@ def test_a_gradient_has_an_origin(backend):
 def test_a_scope_does_not_affect_other_threads(backend):
     found = []
 
-    def look():
+    def differentiate():
         with pg.use_backend(backend):
             found.append(pg.grad(score)(X).tolist())
 
     with pg.use_gradients("guided"):
-        thread = threading.Thread(target=look)
+        thread = threading.Thread(target=differentiate)
         thread.start()
         thread.join()
         assert pg.grad(score)(X).tolist() == GUIDED

@@ -117,9 +117,9 @@ def installed(tmp_path_factory, wheelhouse):
         if not target.exists():
             target.symlink_to(wheel)
     write_module_wheel(wheelhouse, "user-package", USER_PACKAGE, "", ["plugrad"])
-    made = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
-    made.install("plugrad-cpu", "plugrad-onnx", "plugrad-tfjs", "user-package")
-    return made
+    environment = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
+    environment.install("plugrad-cpu", "plugrad-onnx", "plugrad-tfjs", "user-package")
+    return environment
 
 
 def printed(environment, folder, program, *arguments):

@@ -42,10 +42,10 @@ def written_sdist(path, names, mtime, mode, owner):
 
 
 def test_an_sdist_depends_only_on_its_contents(tmp_path):
-    one = written_sdist(tmp_path / "1", FILES, 1, 0o644, "me")
-    two = written_sdist(tmp_path / "2", [*FILES][::-1], 2e9, 0o600, "you")
+    first = written_sdist(tmp_path / "1", FILES, 1, 0o644, "me")
+    second = written_sdist(tmp_path / "2", [*FILES][::-1], 2e9, 0o600, "you")
     contents = []
-    for path in (one, two):
+    for path in (first, second):
         archives.write_sdist(path, tmp_path / "a-1.tar.gz", EPOCH)
         contents.append((tmp_path / "a-1.tar.gz").read_bytes())
         os.utime(tmp_path / "a-1.tar.gz", (0, 0))

@@ -109,6 +109,5 @@ def test_the_processor_of_pocl(plain, tmp_path):
         "PLUGRAD_OPENCL_PLAIN": plain,
     }
     (found,) = run(textwrap.dedent(code) + WORK + shows, **variables)
-    assert found in (
-        ["asked"] if plain == "1" else ["named", "asked"]
-    )  # "asked": another version of PoCL
+    # "asked": other versions of PoCL ask LLVM even with the trick.
+    assert found in (["asked"] if plain == "1" else ["named", "asked"])

@@ -220,9 +220,8 @@ def test_malformed_metadata_of_others_does_no_harm(environment):
     with environment.having("plugrad-cpu", "unrelated"):
         (path,) = environment.site.glob("unrelated-*/entry_points.txt")
         well_formed = path.read_text()
-        path.write_text(
-            "[console_scripts]\nzzz : x:main\n[[[\n"
-        )  # pip would refuse this
+        # pip would refuse to install this file.
+        path.write_text("[console_scripts]\nzzz : x:main\n[[[\n")
         try:
             read = "import importlib.metadata as m; m.entry_points(group='plugrad.v1')"
             assert environment.run("-c", read).returncode == 1

@@ -80,9 +80,8 @@ def targets():
     found = {n: f for n, f in public().items() if n not in NOT_CALLED and callable(f)}
     for kind in (pg.Tensor, pg.Variable):
         for name in dir(kind):
-            method = getattr(
-                kind, name, None
-            )  # names of other libraries' methods have none
+            # dir() also lists names of other libraries' methods, which do not exist.
+            method = getattr(kind, name, None)
             if callable(method) and not name.startswith("__"):
                 found[f"{kind.__name__}.{name}"] = method
     for name in ("__getitem__", "__matmul__", "__pow__", "__format__", "__dlpack__"):
@@ -140,8 +139,8 @@ def main(backend, calls, seed):
                 args = [rng.choice(values) for _ in range(rng.randint(0, 3))]
                 if name.startswith("Tensor.") or rng.random() < 0.5:
                     args = [rng.choice(tensors), *args]
-                given = rng.sample(names, min(len(names), rng.randint(0, 2)))
-                kwargs = {option: rng.choice(values) for option in given}
+                chosen = rng.sample(names, min(len(names), rng.randint(0, 2)))
+                kwargs = {option: rng.choice(values) for option in chosen}
                 shown = [getattr(v, "shape", v) for v in (*args, kwargs)]
                 log.write(f"{name}{repr(shown)[:200]}\n".replace("\n", " ") + "\n")
                 log.flush()

@@ -130,8 +130,8 @@ class Player:
             moves += [self.switch, self.tidy, self.watch, self.override] * 2
         self.random.choice(moves)()
 
-    def note(self, *what):
-        self.log = [*self.log[-30:], " ".join(map(str, what))]
+    def note(self, *words):
+        self.log = [*self.log[-30:], " ".join(map(str, words))]
 
     # --- the pool ----------------------------------------------------------------
 
@@ -255,9 +255,9 @@ class Player:
     def transfer(self):
         x, values = self.pick()
         name = self.random.choice(self.backends)
-        there = x.to(name)
-        assert there.backend == name
-        self.add(there, values, "travel")
+        moved = x.to(name)
+        assert moved.backend == name
+        self.add(moved, values, "travel")
 
     def dispose(self):
         if self.pool:
@@ -310,8 +310,8 @@ class Player:
             self.move_inside()
             pairs = [p for p in self.pool if self.random.random() < 0.5]
             pg.keep([x for x, _ in pairs])
-        kept = {id(x) for x, _ in pairs} | before.keys()
-        self.pool = [p for p in self.pool if id(p[0]) in kept]
+        kept_ids = {id(x) for x, _ in pairs} | before.keys()
+        self.pool = [p for p in self.pool if id(p[0]) in kept_ids]
         self.check()  # what was kept is still valid
 
     def watch(self):
@@ -352,10 +352,8 @@ def play(seed, backends, *, players=3, moves=60):
                 for _ in range(moves // 2):
                     player.move()
                 x, values = player.pick()
-                exchanged[half, number] = (
-                    pg.stop_gradient(x),
-                    values,
-                )  # it may dispose x
+                # A copy of the handle, because this player may dispose ``x``.
+                exchanged[half, number] = pg.stop_gradient(x), values
                 barrier.wait(600)
                 player.pool.append(exchanged[half, (number + 1) % players])
             player.check()

@@ -68,9 +68,9 @@ def check_growth(sizes):
 @pytest.fixture
 def backends():
     """Return the installed backends, and two toys, one of which lacks kernels."""
-    more = {"host": "cpu", "host_kernels": ["ArgMax", "Unique", "Sign"]}
+    options = {"host": "cpu", "host_kernels": ["ArgMax", "Unique", "Sign"]}
     lacks = ["Softmax", "Conv2D", "Relu", "ArgMax", "Unique", "Sign"]
-    with toy(), toy("other", without=lacks, **more):
+    with toy(), toy("other", without=lacks, **options):
         yield pg.backends()
 
 
@@ -167,8 +167,8 @@ def test_soak_of_a_notebook(seconds, backend, request):
         if count % 100 == 0:
             assert eager.state() == jitted.state(), "\n".join(log)
             sizes.append(resident_bytes())
-            kept = memory_in_use()[backend][0] - before.get(backend, (0, 0))[0]
-            assert kept < MAX_RECORDED_TENSORS
+            recorded = memory_in_use()[backend][0] - before.get(backend, (0, 0))[0]
+            assert recorded < MAX_RECORDED_TENSORS
         if time.monotonic() > end:
             break
     print(f"{count} cells from seed {seed} on {backend}, {replayed} calls replayed")

@@ -175,8 +175,8 @@ def test_soak_of_threads(seconds, request):
         wanted = [Worker(n, seed, alone).run() for n in range(THREADS)]
         workers = [Worker(n, seed, shared) for n in range(THREADS)]
         found = run_in_threads([worker.run for worker in workers])
-        for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            assert one == other, f"worker {number}, --soak-seed={seed}"
+        for number, (result, expected) in enumerate(zip(found, wanted, strict=True)):
+            assert result == expected, f"worker {number}, --soak-seed={seed}"
         if time.monotonic() > end:
             break
     print(f"{seed - first + 1} rounds of {THREADS} threads from seed {first}")

@@ -21,14 +21,14 @@ from tests.tools.tensors import DTYPES, LAYOUTS, address, matrix
 
 def test_a_copy_is_another_handle_and_a_deep_copy_has_its_own_memory(backend):
     x = matrix("float32")
-    again = copy.copy(x)
+    shallow = copy.copy(x)
     deep = copy.deepcopy(x)
-    for other in (again, deep):
+    for other in (shallow, deep):
         assert other is not x
         assert (other.dtype, other.backend) == (x.dtype, backend)
         np.testing.assert_array_equal(other.numpy(), x.numpy())
     x.dispose()
-    assert again.tolist() == deep.tolist() == matrix("float32").tolist()
+    assert shallow.tolist() == deep.tolist() == matrix("float32").tolist()
     for copy_function in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(ValueError, match="disposed"):
             copy_function(x)

@@ -50,14 +50,14 @@ def test_a_kernel_that_breaks_its_contract(function, message):
 
     with toy(extra={"Add": add}), pg.use_backend("toy"), pg.debug():
         x = pg.asarray(X)
-        where = line(2)
+        location = line(2)
         with pytest.raises(AssertionError, match=message) as error:
             x + x
     text = str(error.value)
     assert text.startswith("add: Add on 'toy', the implementation of user (")
     assert "test_debug:" in text
     assert "inputs: float32[4], float32[4]" in text
-    assert where + "`x + x`" in text
+    assert location + "`x + x`" in text
 
 
 def test_right_kernels_pass(backend):
@@ -96,7 +96,7 @@ def test_a_decomposition_that_breaks_its_contract(backend):
 def test_values_that_are_not_finite(backend):
     x = pg.asarray([1.0, 0.0, 2.0, -1.0])
     with pg.debug():
-        where = line(2)
+        location = line(2)
         with pytest.raises(FloatingPointError) as error:
             pg.log(x)
         with pytest.raises(FloatingPointError, match=r"returned inf at \(\)"):
@@ -104,7 +104,7 @@ def test_values_that_are_not_finite(backend):
     text = str(error.value)
     assert text.startswith(f"log: Log on '{backend}', the implementation of ")
     assert "returned -inf at (1,) and 1 more values that are not finite" in text
-    assert where in text
+    assert location in text
 
 
 FROM_INPUTS = [
@@ -155,10 +155,10 @@ def test_a_gradient_that_is_not_finite_names_the_forward_line(backend):
 
 def test_a_gradient_of_another_shape_names_the_forward_line(backend):
     def f(x):
-        where.append(line(1))
+        locations.append(line(1))
         return pg.sum(pg.exp(x))
 
-    where = []
+    locations = []
     with (
         pytest.raises(ValueError, match="gradient of Exp for 'x', from user") as error,
         pg.debug(),
@@ -167,7 +167,7 @@ def test_a_gradient_of_another_shape_names_the_forward_line(backend):
         pg.grad(f)(pg.asarray(X))
     _link, note = error.value.__notes__
     assert note.startswith("debug: gradient of Exp for 'x'")
-    assert f"of the run at {where[0]}" in note
+    assert f"of the run at {locations[0]}" in note
 
 
 def test_an_error_inside_a_kernel_is_noted():
@@ -175,11 +175,11 @@ def test_an_error_inside_a_kernel_is_noted():
         raise ZeroDivisionError("in the kernel")
 
     with toy(extra={"Exp": crash}, without=["Softmax"]), pg.use_backend("toy"):
-        where = line(2)
+        location = line(2)
         with pytest.raises(ZeroDivisionError) as error, pg.debug():
             pg.softmax(pg.asarray(X))
     assert error.value.__notes__ == [
-        f"debug: in Exp on 'toy', called at {where}`pg.softmax(pg.asarray(X))`"
+        f"debug: in Exp on 'toy', called at {location}`pg.softmax(pg.asarray(X))`"
     ]
     assert context.running() is None
 
@@ -189,19 +189,19 @@ def test_an_error_inside_a_kernel_is_noted():
 
 def test_a_leak_is_reported_with_kernel_and_line(backend):
     x = pg.asarray(X)
-    held = []
-    where = line(4)
+    kept = []
+    location = line(4)
 
     def f():
         for _ in range(2):
-            held.append(x + x)
+            kept.append(x + x)
         return pg.exp(x)
 
     message = "debug: 32 bytes that were made in the block are still held"
     with pytest.raises(AssertionError, match=message) as error, pg.debug(leaks=True):
         f()
     (row,) = str(error.value).splitlines()[1:]
-    assert row == f"  2 x Add on '{backend}', 32 bytes, made at {where}" + (
+    assert row == f"  2 x Add on '{backend}', 32 bytes, made at {location}" + (
         "`held.append(x + x)`"
     )
 
@@ -237,10 +237,10 @@ def test_views_of_earlier_tensors_are_no_leaks_on_cpu():
 
 
 def test_an_error_is_raised_instead_of_leaks(backend):
-    held = []
+    kept = []
 
     def fail():
-        held.append(pg.asarray(X) + 1.0)
+        kept.append(pg.asarray(X) + 1.0)
         raise KeyError
 
     with pytest.raises(KeyError), pg.debug(leaks=True):

@@ -99,11 +99,11 @@ def test_an_override_is_cited_at_the_line_of_its_author(kind, tool):
     with pg.use_backend("cpu"), pg.override_gradient(pg.tanh, x=rule):
         if tool == "explain":
             (row,) = explained(pg.tanh).rows
-            place = row["vjp"]
+            location = row["vjp"]
         else:
             options = argparse.Namespace(kernel="Tanh", grad=True, backend="cpu")
-            place = why(options).data["rules"][0]["where"]
-    path, _, number = place.rpartition(":")
+            location = why(options).data["rules"][0]["where"]
+    path, _, number = location.rpartition(":")
     assert Path(path) == Path(__file__)
     assert line in Path(path).read_text().splitlines()[int(number) - 1]
 

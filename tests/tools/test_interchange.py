@@ -149,9 +149,9 @@ def test_exports_that_are_refused(backend):
     with pytest.raises(BufferError, match=r"does not copy to device \(2, 0\); ask for"):
         x.__dlpack__(dl_device=GPU)
     x.dispose()
-    for ask in (x.__dlpack__, x.__dlpack_device__):
+    for export in (x.__dlpack__, x.__dlpack_device__):
         with pytest.raises(ValueError, match="disposed"):
-            ask()
+            export()
     with pg.use_backend("cpu"), pytest.raises(BufferError, match="not support strings"):
         np.from_dlpack(pg.asarray(["a"]))
 

@@ -48,9 +48,9 @@ MAKE = [
 def test_results_of_ops_in_a_block_are_disposed(make, backend):
     x = pg.asarray(X)
     with pg.tidy():
-        made = make(x)
-        values = [y.numpy().copy() for y in made]
-    assert all(map(is_disposed, made))
+        results = make(x)
+        values = [y.numpy().copy() for y in results]
+    assert all(map(is_disposed, results))
     kept = pg.tidy(lambda: make(x))
     for y, value in zip(kept, values, strict=True):
         np.testing.assert_array_equal(y.numpy(), value)
@@ -59,12 +59,14 @@ def test_results_of_ops_in_a_block_are_disposed(make, backend):
 
 def test_uploads_in_a_block_are_disposed(backend):
     with pg.tidy():
-        made = [pg.asarray(X), pg.asarray(1.0), pg.asarray(X, copy=False)]
-        made += [pg.from_dlpack(X), pg.zeros_like(X)]
+        uploads = [pg.asarray(X), pg.asarray(1.0), pg.asarray(X, copy=False)]
+        uploads += [pg.from_dlpack(X), pg.zeros_like(X)]
         v = pg.Variable(X)
         kept = pg.keep(pg.asarray(X))
-        assert (made[0] * 2.0).tolist() == (2 * X).tolist()  # the constant 2 is cached
-    assert all(map(is_disposed, made))
+        assert (uploads[0] * 2.0).tolist() == (
+            2 * X
+        ).tolist()  # the constant 2 is cached
+    assert all(map(is_disposed, uploads))
     assert v.numpy().tolist() == kept.tolist() == X.tolist()
     assert (kept * 2.0).tolist() == (2 * X).tolist()
     assert pg.tidy(lambda: [pg.asarray(X)])[0].tolist() == X.tolist()
@@ -122,15 +124,15 @@ def test_values_of_variables_stay(backend):
 
 def test_an_error_disposes_the_tensors_of_the_block(backend):
     x = pg.asarray(X)
-    made = []
+    results = []
 
     def fail():
-        made.append(x + x)
+        results.append(x + x)
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
         pg.tidy(fail)
-    assert is_disposed(made[0])
+    assert is_disposed(results[0])
     assert (x + x).tolist() == (2 * X).tolist()  # and no block is active
 
 
@@ -165,8 +167,8 @@ def test_tensors_from_outside_the_block_stay(backend):
     y = x + 1.0
     with pg.tidy():
         same = pg.asarray(x), pg.asarray(y), pg.stop_gradient(y)
-        there = y.to(pg.get_backend())
-    for t in (x, y, *same, there):
+        moved = y.to(pg.get_backend())
+    for t in (x, y, *same, moved):
         assert not is_disposed(t)
 
 
@@ -189,21 +191,21 @@ def test_a_moved_tensor_is_disposed_and_its_source_is_not(backend):
 
 def test_tensors_of_other_threads_stay(backend):
     x = pg.asarray(X)
-    made = []
+    results = []
     with pg.tidy():
-        thread = threading.Thread(target=lambda: made.append(x + 1.0))
+        thread = threading.Thread(target=lambda: results.append(x + 1.0))
         thread.start()
         thread.join()
-    assert made[0].tolist() == (X + 1).tolist()
+    assert results[0].tolist() == (X + 1).tolist()
 
 
 def test_a_block_keeps_no_tensor_alive(backend):
     x = pg.asarray(X)
     with pg.tidy():
         y = x + 1.0
-        there = weakref.ref(y)
+        reference = weakref.ref(y)
         del y
-        assert there() is None
+        assert reference() is None
         x = pg.keep(x * 0.5)  # from now on, the constant is cached
         before = memory_counts()
         for _ in range(1000):
@@ -243,18 +245,18 @@ def test_dispose_empties_a_tree(backend):
 
 def test_tensors_buffers_and_bytes(backend):
     before = memory_counts()
-    here = memory_counts(backend)
+    before_here = memory_counts(backend)
     x = pg.asarray(np.ones((8, 4), np.float32))
     y = x + x
     np.testing.assert_array_equal(memory_counts() - before, [2, 0, 2, 256])
-    np.testing.assert_array_equal(memory_counts(backend) - here, [2, 0, 2, 256])
+    np.testing.assert_array_equal(memory_counts(backend) - before_here, [2, 0, 2, 256])
     other = pg.stop_gradient(y)
     np.testing.assert_array_equal(memory_counts() - before, [3, 0, 2, 256])
     pg.dispose(y)
     np.testing.assert_array_equal(memory_counts() - before, [2, 0, 2, 256])
     del other, x
     np.testing.assert_array_equal(memory_counts() - before, [0, 0, 0, 0])
-    np.testing.assert_array_equal(memory_counts(backend), here)
+    np.testing.assert_array_equal(memory_counts(backend), before_here)
 
 
 def test_views_share_a_buffer_on_cpu():

@@ -161,17 +161,17 @@ def test_a_child_computes_or_gives_a_reason(installed):
 @forks
 def test_a_fork_waits_for_a_registration_in_another_thread():
     """Otherwise the child would wait forever for a thread that it does not have."""
-    held = threading.Event()
+    is_locked = threading.Event()
     release = threading.Event()
 
     def register():
         with registry.lock:
-            held.set()
+            is_locked.set()
             release.wait(SECONDS)
 
     thread = threading.Thread(target=register)
     thread.start()
-    held.wait(SECONDS)
+    is_locked.wait(SECONDS)
     threading.Timer(0.1, release.set).start()
     with pg.use_backend("cpu"):
         slope = run_in_child(

@@ -70,16 +70,16 @@ def test_a_composite_under_a_tape_is_recorded_with_its_parts(backend):
 
 
 def test_host_kernels_and_moves():
-    more = {"host": "cpu", "host_kernels": ["Unique"]}
-    with toy(without=["Unique"], **more), pg.use_backend("toy"):
+    host_options = {"host": "cpu", "host_kernels": ["Unique"]}
+    with toy(without=["Unique"], **host_options), pg.use_backend("toy"):
         x = pg.asarray(X)
         with pg.profile() as p:
             pg.unique_values(x)
     (run,) = (r for r in p.records if r.kernel == "Unique")
     assert (run.backend, run.how) == ("cpu", "host")
-    ways = [(m.source, m.target) for m in run.moves]
-    assert ways[0] == ("toy", "cpu")
-    assert set(ways[1:]) == {("cpu", "toy")}
+    directions = [(m.source, m.target) for m in run.moves]
+    assert directions[0] == ("toy", "cpu")
+    assert set(directions[1:]) == {("cpu", "toy")}
     assert run.moves[0].bytes == 16
     assert p.moved == sum(m.bytes for m in run.moves) > 16
 
@@ -144,8 +144,8 @@ def test_uploads_and_downloads(tmp_path, backend):
 
 
 def test_a_move_is_neither_an_upload_nor_a_download():
-    more = {"host": "cpu", "host_kernels": ["Unique"]}
-    with toy(without=["Unique"], **more), pg.use_backend("toy"):
+    host_options = {"host": "cpu", "host_kernels": ["Unique"]}
+    with toy(without=["Unique"], **host_options), pg.use_backend("toy"):
         x = pg.asarray(X)
         with pg.profile() as p:
             pg.unique_values(x)
@@ -355,8 +355,8 @@ def test_device_time_belongs_to_one_run():
 
 
 def test_a_host_kernel_has_no_time_on_the_device():
-    more = {"host": "cpu", "host_kernels": ["Unique"]}
-    with toy_device(without=["Unique"], **more), pg.use_backend("toy"):
+    host_options = {"host": "cpu", "host_kernels": ["Unique"]}
+    with toy_device(without=["Unique"], **host_options), pg.use_backend("toy"):
         x = pg.asarray(X)
         with pg.profile() as p:
             pg.unique_values(x + x)

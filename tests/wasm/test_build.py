@@ -43,7 +43,7 @@ def test_a_build_gives_the_same_bytes_again(build, tmp_path):
 
 @pytest.mark.parametrize("kind", ["plain", "threaded"])
 def test_modules_import_at_most_two_functions_and_memory(kind, build):
-    """The data of each module lies behind that of the module before."""
+    """The data of each module follows that of the previous module in memory."""
     config = wasmtime.Config()
     config.wasm_threads = config.shared_memory = True
     engine = wasmtime.Engine(config)

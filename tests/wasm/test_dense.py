@@ -159,12 +159,11 @@ def convolution_calls(names, x, filter, attrs):
 def test_convolutions_are_those_of_cpu(x, filter, attrs, dtype):
     x = draw(*x, dtype=dtype)
     filter = draw(*filter, dtype=dtype)
-    for name, xs, how in convolution_calls(KERNELS[x.ndim], x, filter, attrs):
-        found = kernel(name, xs, how).numpy()
-        wide = (
-            np.float64 if dtype == np.float32 else dtype
-        )  # cpu's float32 is rounded as well
-        wanted = on_cpu(name, [x.astype(wide) for x in xs], how)
+    for name, xs, call_attrs in convolution_calls(KERNELS[x.ndim], x, filter, attrs):
+        found = kernel(name, xs, call_attrs).numpy()
+        # cpu's float32 is rounded as well.
+        wide = np.float64 if dtype == np.float32 else dtype
+        wanted = on_cpu(name, [x.astype(wide) for x in xs], call_attrs)
         assert found.dtype == dtype
         assert_close(found, wanted, 60)
 
@@ -187,9 +186,11 @@ DEPTHWISE = ["", "BackpropInput", "BackpropFilter"]
 def test_depthwise_convolutions_are_those_of_cpu(channels, multiplier, window, attrs):
     x = draw(2, 11, 13, channels)
     filter = draw(*window, channels, multiplier)
-    names = [f"DepthwiseConv2dNative{way}" for way in DEPTHWISE]
-    for name, xs, how in convolution_calls(names, x, filter, attrs):
-        assert_close(kernel(name, xs, how).numpy(), on_cpu(name, xs, how), 60)
+    names = [f"DepthwiseConv2dNative{suffix}" for suffix in DEPTHWISE]
+    for name, xs, call_attrs in convolution_calls(names, x, filter, attrs):
+        assert_close(
+            kernel(name, xs, call_attrs).numpy(), on_cpu(name, xs, call_attrs), 60
+        )
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
@@ -245,10 +246,10 @@ def test_pooling_ignores_nan_as_on_cpu(channels, attrs, dtype):
     for name, xs in rows:
         assert_close(kernel(name, xs, attrs).numpy(), on_cpu(name, xs, attrs))
     for batch in (False, True):
-        how = {**attrs, "include_batch_in_index": batch}
-        found = kernel("MaxPoolWithArgmax", [x], how)
+        options = {**attrs, "include_batch_in_index": batch}
+        found = kernel("MaxPoolWithArgmax", [x], options)
         with pg.use_backend("cpu"):
-            wanted = kernel("MaxPoolWithArgmax", [x], how)
+            wanted = kernel("MaxPoolWithArgmax", [x], options)
         for ours, theirs in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
@@ -283,17 +284,21 @@ def test_softmax_of_many_elements_sums_to_one():
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 7), (5, 1), (4, 130), (6,)])
-@pytest.mark.parametrize("more", [(), ("scale",), ("offset",), ("scale", "offset")])
-def test_batch_norm_with_moments_of_channels_or_elements(shape, more):
+@pytest.mark.parametrize(
+    "parameters", [(), ("scale",), ("offset",), ("scale", "offset")]
+)
+def test_batch_norm_with_moments_of_channels_or_elements(shape, parameters):
     x = draw(*shape)
     c = shape[-1:]
-    given = [draw(*c), draw(*c) ** 2]
-    given += [draw(*c) + 1 if name in more else None for name in ("scale", "offset")]
+    moments = [draw(*c), draw(*c) ** 2]
+    moments += [
+        draw(*c) + 1 if name in parameters else None for name in ("scale", "offset")
+    ]
     attrs = {"epsilon": 0.01}
-    wanted = on_cpu("FusedBatchNorm", [x, *given], attrs)
-    assert_close(kernel("FusedBatchNorm", [x, *given], attrs).numpy(), wanted, 10)
-    given[1] = np.broadcast_to(given[1], shape).copy()
-    assert_close(kernel("FusedBatchNorm", [x, *given], attrs).numpy(), wanted, 10)
+    wanted = on_cpu("FusedBatchNorm", [x, *moments], attrs)
+    assert_close(kernel("FusedBatchNorm", [x, *moments], attrs).numpy(), wanted, 10)
+    moments[1] = np.broadcast_to(moments[1], shape).copy()
+    assert_close(kernel("FusedBatchNorm", [x, *moments], attrs).numpy(), wanted, 10)
 
 
 # --- threads ---------------------------------------------------------------------

@@ -107,14 +107,14 @@ def test_free_memory_can_be_used_for_other_sizes():
 def test_a_chunk_with_one_used_block_stays():
     blocks = Blocks()
     addresses = [blocks.take(1000) for _ in range(64)]
-    kept = addresses[7]
+    remaining = addresses[7]
     for address in addresses:
-        if address != kept:
+        if address != remaining:
             blocks.free(address)
     blocks.heap.trim()
     blocks.take(1 << 20)
     assert blocks.are_disjoint()
-    assert blocks.take(1000) // heap.CHUNK_BYTES == kept // heap.CHUNK_BYTES
+    assert blocks.take(1000) // heap.CHUNK_BYTES == remaining // heap.CHUNK_BYTES
 
 
 def test_trim_joins_neighbours():
@@ -155,19 +155,19 @@ def gather(blocks):
     blocks.heap.trim()
 
 
-def during(function, action, at):
-    """Run a function, and run an action at event number ``at`` in the heap's code.
+def during(function, action, number):
+    """Run a function, and run an action at event ``number`` in the heap's code.
 
     Events are all calls, lines and returns, except those inside ``_commit``, where
     CPython runs no other code. Returns whether there were so many events.
     """
 
     def event(frame, kind, value):
-        nonlocal at
+        nonlocal number
         if frame.f_code.co_filename != heap.__file__:
             return None
-        at -= 1
-        if at == 0:
+        number -= 1
+        if number == 0:
             sys.settrace(None)
             action()
         return None if frame.f_code.co_name == "_commit" else event
@@ -179,7 +179,7 @@ def during(function, action, at):
         pass  # after the action there may be no room
     finally:
         sys.settrace(None)
-    return at <= 0
+    return number <= 0
 
 
 def fragmented_heap():
@@ -200,22 +200,22 @@ def test_handlers_may_use_the_heap_at_any_moment(nbytes, action):
 
     The sizes come from a chunk, from behind the top, and from gathered memory.
     """
-    at, happened = 0, True
+    number, happened = 0, True
     while happened:
-        at += 1
+        number += 1
         blocks = fragmented_heap()
         assert not blocks.heap.bin(nbytes)
         happened = during(
             lambda heap=blocks.heap: heap.fill(nbytes),
             lambda blocks=blocks: action(blocks),
-            at,
+            number,
         )
         assert blocks.heap.used() == sum(map(size_in_heap, blocks.used.values()))
         assert blocks.are_disjoint(blocks.free_extents())
         if action is not take_and_free:
             blocks.take(nbytes)
             assert blocks.are_disjoint(blocks.free_extents())
-    assert at > 20
+    assert number > 20
 
 
 def size_in_heap(nbytes):

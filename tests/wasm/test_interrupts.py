@@ -163,8 +163,8 @@ def arrays():
     return runtime("wasm").arrays
 
 
-def interrupted(function, at, ignored=()):
-    """Run a function, raise at event number ``at``, and return whether that happened.
+def interrupted(function, number, ignored=()):
+    """Run a function, raise at event ``number``, and return whether that happened.
 
     The events are the starts of Python functions and the ends of C functions. Except
     for backward jumps, CPython runs signal handlers only there. Functions named in
@@ -172,10 +172,10 @@ def interrupted(function, at, ignored=()):
     """
 
     def event(frame, kind, value):
-        nonlocal at
+        nonlocal number
         if kind in ("call", "c_return") and frame.f_code.co_name not in ignored:
-            at -= 1
-            if at == 0:
+            number -= 1
+            if number == 0:
                 raise Stop
 
     try:
@@ -198,20 +198,20 @@ def test_no_block_is_lost_wherever_an_interrupt_occurs(size, arrays):
     heap = machine.heap
 
     def make_and_drop():
-        held = [empty(machine, (size,), dtype) for _ in range(3)]
-        held.clear()
+        arrays_ = [empty(machine, (size,), dtype) for _ in range(3)]
+        arrays_.clear()
 
     make_and_drop()
     gc.collect()
     used = heap.used()
     for before in (lambda: None, heap.trim):
-        at = 1
+        number = 1
         before()
-        while interrupted(make_and_drop, at):
-            assert heap.used() == used, at
-            at += 1
+        while interrupted(make_and_drop, number):
+            assert heap.used() == used, number
+            number += 1
             before()
-        assert at > 10
+        assert number > 10
 
 
 class First(Exception):
@@ -244,11 +244,11 @@ def test_an_interrupt_while_another_one_ends_a_kernel(arrays, monkeypatch):
             armed = False
 
     monkeypatch.setattr(module, "perf_counter", clock)
-    at = 1
-    while interrupted(end, at, ("_watching", "clock", "end")):
+    number = 1
+    while interrupted(end, number, ("_watching", "clock", "end")):
         kernel(x.pointer, 1)
-        at += 1
-    assert at > 3
+        number += 1
+    assert number > 3
     assert found
 
 

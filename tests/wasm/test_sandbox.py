@@ -22,8 +22,8 @@ COPY = Kernel("sandbox.Copy(x)", out=same)
 # A function (param $call i32) (result i32), in a module whose memory is one page.
 MODULE = """(module (memory (export "memory") 1) {0}
     (func (export "f") (param $call i32) (result i32) {1}))"""
-# Expressions for the address of the first input, the address of the first output, their
-# number of elements, and their bytes if an element has four.
+# WebAssembly expressions: the addresses of the first input and the first output, the
+# number of elements of the input, and its bytes if each element has four.
 IN = "(i32.load (i32.load offset=16 (local.get $call)))"
 OUT = "(i32.load (i32.load offset=20 (local.get $call)))"
 SIZE = "(i32.load offset=12 (i32.load offset=16 (local.get $call)))"
@@ -198,13 +198,13 @@ def test_a_module_can_replace_a_kernel_of_the_core(registered):
 
 def test_unregistering_unloads_the_module():
     function = load(COPYING)
-    gone = weakref.ref(function)
+    reference = weakref.ref(function)
     pg.register_kernel(COPY, "wasm", function)
     assert call(COPY.name, pg.asarray([3.0])).tolist() == [3]
     pg.unregister_kernel(COPY.name, "wasm")
     del function
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 def test_two_modules_share_nothing(native):
@@ -268,10 +268,10 @@ def test_a_rule_that_returns_no_outputs_is_named(native):
 
 def test_memory_does_not_grow_beyond_its_limit(native):
     """Growing further fails inside the module, which may continue."""
-    grown = word(0, "(memory.grow (i32.const 100))", "f32.convert_i32_s")
+    result = word(0, "(memory.grow (i32.const 100))", "f32.convert_i32_s")
     x = native([1.0])
-    assert np.asarray(load(grown + OK, memory=1 << 22)(x)).item() == -1
-    assert np.asarray(load(grown + OK, memory=1 << 23)(x)).item() == 2
+    assert np.asarray(load(result + OK, memory=1 << 22)(x)).item() == -1
+    assert np.asarray(load(result + OK, memory=1 << 23)(x)).item() == 2
     two_pages = MODULE.format("", OK).replace('"memory") 1', '"memory") 2')
     with pytest.raises(ValueError, match="does not fit into memory=65,536 bytes"):
         load_kernel(wasmtime.wat2wasm(two_pages), COPY, memory=1 << 16)
@@ -321,7 +321,7 @@ def test_a_trap_is_an_error_with_names(body, native):
 
 
 def test_a_module_cannot_reach_other_memory(native):
-    """It may overwrite all of its own memory, from which only outputs are read."""
+    """It may overwrite its own memory, but the backend only reads outputs from it."""
     everything = "(i32.shl (memory.size) (i32.const 16))"
     wild = f"(memory.fill (i32.const 0) (i32.const 255) {everything})"
     x = native(np.ones(1000))

@@ -27,8 +27,8 @@ def test_control_characters_from_a_module_are_escaped():
     complaining = load("(i32.const 32)", f'(data (i32.const 32) "{title}")')
     with pytest.raises(BackendError) as caught:
         complaining(upload(ONE))
-    shown = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202exyz"
-    assert str(caught.value).endswith(f"f of a module: {shown}")
+    escaped = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202exyz"
+    assert str(caught.value).endswith(f"f of a module: {escaped}")
 
     def refused(text, error, **options):
         with pytest.raises(error) as caught:
