@@ -33,13 +33,13 @@ ROOT = Path(__file__).parents[1]
 SUITES = {"3.11": "bookworm", "3.13": "trixie", "3.14": "sid"}
 PACKAGES = "python3,python3-dev,python3-venv,make,git,gcc,g++,libc6-dev,ca-certificates"
 # Environment variables that the command sees inside.
-PASSED = re.compile(
+PASSED_VARIABLES = re.compile(
     r"(PIP|PLUGRAD|OMP|SSL)_|(CI|NO_COLOR|TERM)$|.*_(PROXY|CERT|CA_BUNDLE)$", re.I
 )
 # Files of the machine that the command needs: host names and trusted certificates.
-BOUND = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs"]
+BOUND_PATHS = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs"]
 FILESYSTEMS = ["proc", "sys", "dev"]
-INSIDE = "/plugrad"  # the clone
+CLONE_IN_SUITE = "/plugrad"  # the clone
 DEBIAN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -209,19 +209,21 @@ def run_inside(suite, checkout, version, command):
     listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True)
     cache = subprocess.run([*pip, "cache", "dir"], capture_output=True, text=True)
     settings = pip_settings(listed.stdout)
-    settings |= {n: v for n, v in os.environ.items() if PASSED.match(n)}
-    binds = {path: path for path in [*BOUND, *paths_in(settings)]}
-    binds |= {str(checkout): INSIDE, cache.stdout.strip(): "/root/.cache/pip"}
+    settings |= {n: v for n, v in os.environ.items() if PASSED_VARIABLES.match(n)}
+    binds = {path: path for path in [*BOUND_PATHS, *paths_in(settings)]}
+    binds |= {str(checkout): CLONE_IN_SUITE, cache.stdout.strip(): "/root/.cache/pip"}
     lines = ["set -eu"]
     lines += [f"mount --rbind /{f} {shlex.quote(f'{suite}/{f}')}" for f in FILESYSTEMS]
     for source, target in binds.items():
         lines += _bind(source, suite / target.lstrip("/"))
-    trust = f"git config --global --replace-all safe.directory {INSIDE}"
-    inside = f'cd {INSIDE} && {trust} && exec "$@"'
+    trust = f"git config --global --replace-all safe.directory {CLONE_IN_SUITE}"
+    inside = f'cd {CLONE_IN_SUITE} && {trust} && exec "$@"'
     entered = ["chroot", str(suite), "sh", "-c", inside, "sh", *command]
     lines.append(f"exec {shlex.join(entered)}")
     settings |= {"HOME": "/root", "PATH": DEBIAN_PATH, "PYTHON": f"python{version}"}
-    print(f"Python {version}: in {suite}, with {checkout} as {INSIDE}", flush=True)
+    print(
+        f"Python {version}: in {suite}, with {checkout} as {CLONE_IN_SUITE}", flush=True
+    )
     unshared = ["unshare", "--mount", "sh", "-c", "\n".join(lines)]
     return subprocess.run(unshared, env=settings).returncode
 

@@ -1,4 +1,4 @@
-"""plugrad's public names, for tests that something covers all of them."""
+"""plugrad's public names, for tests of completeness."""
 
 import inspect
 from types import ModuleType
@@ -6,7 +6,7 @@ from types import ModuleType
 import numpy as np
 import plugrad as pg
 
-CONSTANT = np.dtype | float | str | None  # pg.float32, pg.pi, pg.newaxis
+CONSTANT_TYPES = np.dtype | float | str | None  # pg.float32, pg.pi, pg.newaxis
 
 
 def namespaces():
@@ -21,7 +21,7 @@ def public():
         f"{space}.{name}".removeprefix("."): value
         for space, module in namespaces().items()
         for name in module.__all__
-        if not isinstance(value := getattr(module, name), ModuleType | CONSTANT)
+        if not isinstance(value := getattr(module, name), ModuleType | CONSTANT_TYPES)
     }
 
 

@@ -33,14 +33,14 @@ def _classes(name: str) -> Arrays:
 
 
 def _probabilities(name: str) -> Arrays:
-    """Return the true classes, and predicted probabilities: of class 1, or of each."""
+    """Return the true classes and probabilities; of two classes, only of class 1."""
     x, y = data(name)
     p = GaussianNB().fit(x[:, :2], y).predict_proba(x[:, :2])
     return y, p[:, 1] if p.shape[1] == 2 else p
 
 
 def _indicators() -> Arrays:
-    """Return which of three measurements exceed their means, twice."""
+    """Return two tables that tell which of three measurements exceed their means."""
     tables = datasets.load_linnerud(return_X_y=True)
     return tuple((table > table.mean(0)).astype(np.int64) for table in tables)
 

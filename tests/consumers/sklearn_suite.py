@@ -42,8 +42,8 @@ def combinations(include_numpy_namespaces: bool = True) -> list[tuple[Any, ...]]
     return [("plugrad", None, "float64"), ("plugrad", None, "float32")]
 
 
-def mixed() -> list[tuple[Any, ...]]:
-    """Return conversions: from what, to what (as X or y_pred), and the name of both."""
+def conversions() -> list[tuple[Any, ...]]:
+    """Return conversions: the source, the target (that of X or y_pred), and an id."""
     on_active = array_api.NamespaceAndDevice("plugrad", None)
     other_backend = "wasm"
     if backend() == other_backend:
@@ -67,7 +67,7 @@ def checks(original: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
 
 for module in (array_api, estimator_checks):
     module.yield_namespace_device_dtype_combinations = combinations
-    module.yield_mixed_namespace_input_permutations = mixed
+    module.yield_mixed_namespace_input_permutations = conversions
 array_api.yield_namespaces = namespaces
 estimator_checks._yield_array_api_checks = partial(
     checks, estimator_checks._yield_array_api_checks

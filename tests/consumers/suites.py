@@ -43,7 +43,7 @@ def run(backend: str, plugin: str, folder: Path, arguments: list[str]) -> int:
 
 
 def table(reporter: Any, versions: str, group: Callable[[str], str]) -> None:
-    """Print the outcomes by group; ``group`` returns the group of a test's node id."""
+    """Print the outcomes by group; ``group`` maps a test's node id to its group."""
     counts: dict[str, Counter[str]] = {}
     for outcome, reports in reporter.stats.items():
         key = "passed" if outcome == "xpassed" else outcome  # an xfail of the library

@@ -1,4 +1,4 @@
-"""SciPy accepts tensors, computes NumPy's results, and leaves them on their backend.
+"""SciPy accepts tensors and returns NumPy's results, as tensors on the same backend.
 
 The rows are in ``scipy_rows``. Calls that are known to fail are tested as well.
 """

@@ -58,7 +58,7 @@ class Draw:
     def chance(self, probability=0.5) -> bool:
         return bool(self.rng.random() < probability)
 
-    def upto(self, n: int) -> int:
+    def up_to(self, n: int) -> int:
         """Return a number from 1 to n."""
         return int(self.rng.integers(1, n + 1))
 
@@ -98,8 +98,12 @@ class Draw:
         c = channels or self.one_of(1, 2, 3, 4, 5, 8, 12, 16, 19, 32)
         if self.min_elements:
             side = math.ceil((self.min_elements / 2 / c) ** (1 / rank)) + 4
-            return (2, *(side + self.upto(3) for _ in range(rank)), c)
-        return (self.one_of(0, 1, 1, 2, 3), *(self.upto(9) + 4 for _ in range(rank)), c)
+            return (2, *(side + self.up_to(3) for _ in range(rank)), c)
+        return (
+            self.one_of(0, 1, 1, 2, 3),
+            *(self.up_to(9) + 4 for _ in range(rank)),
+            c,
+        )
 
     def axis(self, x) -> int:
         return int(self.rng.integers(-x.ndim, x.ndim))
@@ -164,7 +168,7 @@ class Draw:
         return np.broadcast_to(x[first], x.shape) if x.size else x
 
     def _shifted(self, x):
-        start = self.upto(15)
+        start = self.up_to(15)
         return np.concatenate([np.zeros(start, x.dtype), x.ravel()])[start:].reshape(
             x.shape
         )

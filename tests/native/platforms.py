@@ -25,10 +25,18 @@ CPU = ROOT / "plugins/cpu"
 sys.path.insert(0, str(CPU))
 import compile_kernels  # noqa: E402  # of plugrad-cpu
 
-WORK = CPU / "build/platforms"
+BUILD_FOLDER = CPU / "build/platforms"
 MODULES = {"_speedups": ROOT / "core/src_c", "_native": CPU / "src_c"}
-ISO = ["-std=c11", "-Wgnu", "-Wvla", "-Wall", "-Werror", "-fno-sanitize=all", "-O2"]
-ISO += ["-DNPY_NO_DEPRECATED_API=NPY_2_1_API_VERSION"]
+C_OPTIONS = [
+    "-std=c11",
+    "-Wgnu",
+    "-Wvla",
+    "-Wall",
+    "-Werror",
+    "-fno-sanitize=all",
+    "-O2",
+]
+C_OPTIONS += ["-DNPY_NO_DEPRECATED_API=NPY_2_1_API_VERSION"]
 # Functions that the modules call and that Python exports only on Windows.
 ONLY_WINDOWS = ["PyErr_SetExcFromWindowsErrWithFilenameObject"]
 # The macros that Python's headers need on 64-bit Windows; see CPython's PC/pyconfig.h.
@@ -150,14 +158,14 @@ def build_module(platform: Platform, folder: Path, name: str) -> Path:
         link.append(str(import_library(platform, folder)))
     else:
         link.append("-Wl,-undefined,dynamic_lookup")
-    compile_kernels.zig("cc", *platform.target, *ISO, *includes, *link)
+    compile_kernels.zig("cc", *platform.target, *C_OPTIONS, *includes, *link)
     return module
 
 
 def build(name: str) -> list[Path]:
     """Compile everything for a platform; return what was linked."""
     platform = PLATFORMS[name]
-    folder = WORK / name
+    folder = BUILD_FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     linked = [build_module(platform, folder, module) for module in MODULES]
     kernels = folder / f"{platform.level}{compile_kernels.suffix(platform.system)}"

@@ -40,7 +40,7 @@ sys.path.insert(0, str(CPU))
 import compile_kernels  # noqa: E402  # of plugrad-cpu
 
 RUNS = [["results", "--count", "6"], ["results", "--large"]]
-PREFIX = os.environ.get("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")
+QEMU_PREFIX = os.environ.get("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")
 QUIET = {"WINEDEBUG": "-all"}  # no messages from Wine itself
 
 
@@ -60,7 +60,7 @@ class Platform(NamedTuple):
 
 
 PLATFORMS = {
-    "arm64": Platform("aarch64", "linux-gnu.2.17", ["qemu-aarch64", "-L", PREFIX]),
+    "arm64": Platform("aarch64", "linux-gnu.2.17", ["qemu-aarch64", "-L", QEMU_PREFIX]),
     "windows": Platform("x86_64_v3", "windows-gnu", ["wine"]),
 }
 TAKE_ADDRESSES = {"join"}  # kernels whose arguments include arrays of addresses

@@ -181,7 +181,7 @@ def batch_norms(d):
 
 def groups(d):
     g = d.one_of(1, 2, 4)
-    x = d.array(*d.image(channels=g * d.upto(5)))
+    x = d.array(*d.image(channels=g * d.up_to(5)))
     return pg.group_norm(x, d.array(x.shape[-1]), groups=g)
 
 
@@ -223,14 +223,14 @@ def joined(d):
     shape = d.nonempty_shape()
     axis = int(d.rng.integers(len(shape)))
     sizes = [
-        (*shape[:axis], n, *shape[axis + 1 :]) for n in (shape[axis], 0, d.upto(3))
+        (*shape[:axis], n, *shape[axis + 1 :]) for n in (shape[axis], 0, d.up_to(3))
     ]
     return pg.concat([d.array(*size) for size in sizes], axis)
 
 
 def padded(mode, d):
     x = d.array(*(max(n, 3) for n in d.shape(1, 3)))
-    ends = [(d.upto(3) - 1, d.upto(3) - 1) for _ in x.shape]
+    ends = [(d.up_to(3) - 1, d.up_to(3) - 1) for _ in x.shape]
     return pg.pad(x, ends, mode=mode)
 
 
@@ -249,7 +249,7 @@ def sliced(d):
 def taken(d):
     x = d.array(*d.nonempty_shape())
     axis = d.axis(x)
-    indices = d.indices(x.shape[axis], d.upto(9), d.upto(3))
+    indices = d.indices(x.shape[axis], d.up_to(9), d.up_to(3))
     return (
         with_gradients(lambda x: pg.gather(x, indices, axis), x)
         if d.dtype in FLOATS
@@ -259,13 +259,13 @@ def taken(d):
 
 def taken_along(d):
     x = d.array(*d.nonempty_shape())
-    return pg.take_along_axis(x, d.indices(x.shape[-1], *x.shape[:-1], d.upto(9)))
+    return pg.take_along_axis(x, d.indices(x.shape[-1], *x.shape[:-1], d.up_to(9)))
 
 
 def scattered(d):
-    n = d.upto(20)
+    n = d.up_to(20)
     rest = d.shape(0, 2)
-    indices = d.indices(n, k := d.upto(30), 1)
+    indices = d.indices(n, k := d.up_to(30), 1)
     updates = d.array(k, *rest)
     sums = pg.unsorted_segment_sum(updates, indices[:, 0], n)
     return (
@@ -282,7 +282,7 @@ def one_hots(d):
 
 def resized(name, d):
     x = d.array(*d.image())
-    size = (d.upto(15), d.upto(15))
+    size = (d.up_to(15), d.up_to(15))
     how = d.one_of({}, {"align_corners": True}, {"half_pixel_centers": True})
     op = partial(getattr(pg.image, name), size=size, **how)
     return with_gradients(op, x)
@@ -300,7 +300,7 @@ ROWS |= {
         ELEMENT_TOLERANCE,
     ),
     "tile": Row(
-        lambda d: pg.tile(d.array(*d.shape(1, 2)), (2, d.upto(4))),
+        lambda d: pg.tile(d.array(*d.shape(1, 2)), (2, d.up_to(4))),
         ALL,
         ELEMENT_TOLERANCE,
     ),
@@ -351,9 +351,9 @@ def products(d):
 
 
 def int8_products(d):
-    m = d.upto(20)
-    n = d.upto(70)
-    k = d.upto(70)
+    m = d.up_to(20)
+    n = d.up_to(70)
+    k = d.up_to(70)
     a = d.array(m, k, dtype=d.one_of("int8", "uint8"))
     b = d.array(k, n, dtype="int8")
     transposed = d.array(n, k, dtype="int8")
@@ -363,16 +363,16 @@ def int8_products(d):
 
 def quantized(is_depthwise, d):
     dtype = d.one_of("int8", "uint8")
-    window = (d.upto(3), d.upto(3))
-    x = d.array(d.upto(2), d.upto(9), d.upto(9), d.upto(70), dtype=dtype)
-    k = d.upto(70)
+    window = (d.up_to(3), d.up_to(3))
+    x = d.array(d.up_to(2), d.up_to(9), d.up_to(9), d.up_to(70), dtype=dtype)
+    k = d.up_to(70)
     columns = x.shape[-1] if is_depthwise else k
     scale = d.array(*d.one_of((), (columns,)), dtype="float32", low=1e-4, high=1e-2)
     zero = d.array(dtype=d.one_of("int8", "uint8"))
     bias = pg.astype(d.array(columns, dtype="int8"), "int32")
     rest = d.one_of((None, None), (scale, None), (scale, zero))
     epilogue = d.one_of(None, d.array(dtype=dtype)), d.one_of(None, bias), *rest
-    options = {"strides": d.upto(2), "pad": d.one_of("same", 2)}
+    options = {"strides": d.up_to(2), "pad": d.one_of("same", 2)}
     if is_depthwise:
         w = d.array(*window, columns, 1, dtype="int8")
         return pg.quantized.depthwise_conv2d(x, w, *epilogue, **options)
@@ -382,10 +382,10 @@ def quantized(is_depthwise, d):
 
 
 def recurrent(name, d):
-    steps = d.upto(4)
+    steps = d.up_to(4)
     batch = d.one_of(1, 2, 5, 40)
-    inputs = d.upto(5)
-    n = d.upto(40)
+    inputs = d.up_to(5)
+    n = d.up_to(40)
     m = (4 if name == "lstm" else 3) * n
     x = d.array(steps, batch, inputs)
     sizes = [(m, inputs), (m, n), (m,), (m,)]
@@ -415,7 +415,7 @@ def convolved(rank, d):
 def fused_convolution(d):
     options, window = windows(d)
     x = d.array(*d.image())
-    w = d.array(*window, x.shape[-1], k := d.upto(20))
+    w = d.array(*window, x.shape[-1], k := d.up_to(20))
     b = d.array(k)
     return pg.fused.conv2d(
         x, w, b, activation=d.one_of("linear", "relu", "relu6"), **options
@@ -450,8 +450,8 @@ def pooled_with_argmax(d):
 def transposed_convolution(d):
     """Run a transposed convolution."""
     s = d.one_of(1, 2)
-    c = d.upto(9)
-    k = d.upto(9)
+    c = d.up_to(9)
+    k = d.up_to(9)
     x = d.array(*d.image(2, c))
     n, h, w, _ = x.shape
     f = partial(

@@ -35,7 +35,7 @@ def call_kernel(name: str, kernel: Callable[..., None], args: tuple[Any, ...]) -
 
 
 class Recorder:
-    """A C kernel that records its calls, and calls it as ``Calls.run`` says."""
+    """Wraps a C kernel: records its calls, and makes them through ``Calls.run``."""
 
     def __init__(self, name: str, kernel: Callable[..., None], calls: "Calls") -> None:
         self.name = name

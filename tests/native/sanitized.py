@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CPU = ROOT / "plugins/cpu"
-BUILT = CPU / "build/sanitized"
+BUILD_FOLDER = CPU / "build/sanitized"
 KIT = "tests/conformance/src/plugrad_conformance/ops"
 TESTS = [
     ["tests/native", "tests/plugins/test_cpu_native.py"],
@@ -45,7 +45,12 @@ native.get("softmax_f32")(x, x.copy(), 1, 5, 1, 0)
 def build() -> None:
     """Compile into a separate folder; programs keep using the plain library."""
     command = [sys.executable, "setup.py", "--quiet", "build"]
-    command += ["--build-lib", str(BUILT / "lib"), "--build-temp", str(BUILT / "temp")]
+    command += [
+        "--build-lib",
+        str(BUILD_FOLDER / "lib"),
+        "--build-temp",
+        str(BUILD_FOLDER / "temp"),
+    ]
     env = os.environ | {"PLUGRAD_CPU_SANITIZE": "1"}
     subprocess.run(command, cwd=CPU, env=env, check=True)
 
@@ -64,7 +69,9 @@ def runtimes() -> str:
 
 def environment() -> dict[str, str]:
     """Return environment variables with which Python loads the sanitized build."""
-    path = os.pathsep.join([str(BUILT / "lib"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(BUILD_FOLDER / "lib"), os.environ.get("PYTHONPATH", "")]
+    )
     return os.environ | VARIABLES | {"LD_PRELOAD": runtimes(), "PYTHONPATH": path}
 
 

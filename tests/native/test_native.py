@@ -117,8 +117,8 @@ call_guarded(native.get("softmax_f32"), (x, x.copy(), 1, {count}, 1, 0), "{edge}
 @pytest.mark.parametrize("size", [1, 4, 100, 5000])
 @pytest.mark.parametrize("edge", ["start", "end"])
 @pytest.mark.parametrize("extra", [0, 1])
-def test_guards_stop_a_kernel_that_goes_further(size, edge, extra):
-    """An array at the start of a page is guarded at its end only if it fills pages."""
+def test_guard_pages_stop_a_kernel_that_reads_too_far(size, edge, extra):
+    """With "start", the end of the array is guarded only if it fills whole pages."""
     program = OVERRUN.format(size=size, edge=edge, count=size + extra)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT)
     stopped = extra and edge == "end"

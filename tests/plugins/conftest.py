@@ -12,7 +12,7 @@ import pytest
 from tests.plugins.wheels import Environment, build
 
 # Other plugins of this checkout, which tests with fake distributions block.
-OTHERS = sorted(
+OTHER_PLUGINS = sorted(
     {point.name for point in entry_points(group="plugrad.v1")}
     & {"wasm", "opencl", "llvm", "gradient-packs"}
 )
@@ -70,7 +70,10 @@ def python(tmp_path):
     def run(code, **environment):
         command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-        blocked = [*OTHERS, *filter(None, [environment.pop("PLUGRAD_BLOCK", "")])]
+        blocked = [
+            *OTHER_PLUGINS,
+            *filter(None, [environment.pop("PLUGRAD_BLOCK", "")]),
+        ]
         environment |= {"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(blocked)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr

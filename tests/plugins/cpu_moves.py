@@ -286,8 +286,8 @@ def cast(x, dtype):
     """Return a cast through Python integers."""
     if x.dtype.kind != "f" or np.dtype(dtype).kind in "fb":
         return x.astype(dtype)
-    whole = [int(v) if np.isfinite(v) else 0 for v in x.tolist()]
-    return np.array([v % 2**64 for v in whole], np.uint64).astype(dtype)
+    integers = [int(v) if np.isfinite(v) else 0 for v in x.tolist()]
+    return np.array([v % 2**64 for v in integers], np.uint64).astype(dtype)
 
 
 def resized(x, geometry, linear, gradient):

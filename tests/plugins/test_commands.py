@@ -1,4 +1,4 @@
-"""Commands cope with plugins whose texts contain escapes, or that raise interrupts."""
+"""Commands work even if plugins have control characters in texts, or interrupt."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import sys
 import pytest
 from plugrad._src.registry.plugins import printable
 
-from tests.plugins.conftest import OTHERS
+from tests.plugins.conftest import OTHER_PLUGINS
 
 COMMANDS = ["plugins", "backends", "kernels", "doctor"]
 ESCAPES = "\x1b]0;title\x07\x1b[2J\u202e"
@@ -36,7 +36,7 @@ def plugrad(tmp_path):
             capture_output=True,
             text=True,
             encoding="utf-8",
-            env={"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(OTHERS)},
+            env={"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(OTHER_PLUGINS)},
         )
 
     return run
@@ -161,7 +161,7 @@ def test_an_interrupt_by_the_user_ends_only_the_hanging_plugin(site, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(OTHERS)},
+        env={"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(OTHER_PLUGINS)},
     ) as running:
         assert running.stderr.readline() == "hanging\n"
         running.send_signal(signal.SIGINT)

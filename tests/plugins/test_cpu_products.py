@@ -37,7 +37,7 @@ def is_close(y, exact, depth):
 
 @pytest.mark.parametrize("n", [255, 256, 290])
 def test_rows_of_whole_pages_give_the_same_bits(n):
-    """Rows with a stride that is a multiple of 4 KiB are packed, others are not."""
+    """Rows with a stride that is a multiple of 4 KiB are packed; others are not."""
     wide = draw(50, 1024 + 16)
     a = wide[:, :1024]
     b = draw(1024, n)

@@ -1,4 +1,4 @@
-"""plugrad-cpu's regions run several kernels in one pass, and give the same bits."""
+"""plugrad-cpu's regions run several kernels in one pass, with the bits of eager."""
 
 import doctest
 

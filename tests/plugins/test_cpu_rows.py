@@ -1,4 +1,4 @@
-"""plugrad-cpu's regions with row kernels and reductions give the same bits."""
+"""plugrad-cpu's regions with row kernels and reductions have the bits of eager."""
 
 import numpy as np
 import plugrad as pg
@@ -32,7 +32,7 @@ def floats(*shape, special=0.0):
 
 
 def check(f, *xs, kernels):
-    """Check that ``jit(f)`` gives the bits of ``f``; count the kernels in regions."""
+    """Check that ``jit(f)`` gives the bits of ``f``, in regions of so many kernels."""
     jitted = pg.jit(f)
     expected = pg.tree.leaves(f(*xs))
     for _ in range(4):

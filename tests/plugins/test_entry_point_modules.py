@@ -83,7 +83,7 @@ def test_the_error_says_that_a_plugin_registers_nothing(site, python):
     )
 
 
-OPENS = """
+WRONG_OPEN = """
 from plugrad.plugin import Backend, KernelPack, GradientPack, hookimpl
 
 @hookimpl
@@ -101,7 +101,7 @@ def plugrad_gradients():
 
 
 def test_wrong_results_of_open_are_reported(site, python):
-    site("plugrad-it", OPENS)
+    site("plugrad-it", WRONG_OPEN)
     out = python("""
         import plugrad as pg
         from plugrad._src.registry.registry import registry

@@ -23,7 +23,7 @@ from tests.docs.blocks import blocks, promised
 from tests.plugins.wheels import (
     ROOT,
     Environment,
-    clean,
+    clean_variables,
     downloaded,
     run,
 )
@@ -73,7 +73,7 @@ class Workshop:
             command,
             capture_output=True,
             text=True,
-            env=clean() | variables,
+            env=clean_variables() | variables,
             cwd=self.folder / FOLDERS[distribution],
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -116,7 +116,7 @@ def with_other_backends(workshop):
     """Install, next to cpu, a backend of twelve kernels and one that cannot open."""
     entry = "[plugrad.v1]\ndeviceless = plugrad_deviceless\n"
     write_module_wheel(workshop.house, "plugrad-deviceless", NO_DEVICE, entry)
-    with workshop.environment.having("plugrad-mine", "plugrad-deviceless"):
+    with workshop.environment.installed("plugrad-mine", "plugrad-deviceless"):
         yield workshop
 
 

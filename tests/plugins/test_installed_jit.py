@@ -12,7 +12,7 @@ from tests.onnx.networks import image
 from tests.plugins.wheels import (
     NEEDS,
     Environment,
-    clean,
+    clean_variables,
     copied,
     downloaded,
     package,
@@ -130,7 +130,7 @@ def printed(environment, folder, program, *arguments):
     empty = folder / "empty"
     empty.mkdir()
     done = subprocess.run(
-        command, capture_output=True, text=True, env=clean(), cwd=empty
+        command, capture_output=True, text=True, env=clean_variables(), cwd=empty
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

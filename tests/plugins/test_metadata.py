@@ -21,7 +21,7 @@ from plugrad_conformance.new import KINDS
 
 from release.build import SHARES_NATIVE
 from tests.plugins.metadata import metadata_problems, read_sdist
-from tests.plugins.wheels import PROGRAM, ROOT, clean, copied, package, run
+from tests.plugins.wheels import PROGRAM, ROOT, clean_variables, copied, package, run
 
 WORKSPACE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
 PACKAGES = [
@@ -157,7 +157,7 @@ def test_without_a_compiler_the_core_has_no_accelerators(uncompiled):
 
 def test_without_a_compiler_everything_works(uncompiled):
     path = os.pathsep.join([str(uncompiled), os.environ.get("PYTHONPATH", "")])
-    env = clean() | {"PYTHONPATH": path, "PLUGRAD_PLUGINS": "cpu"}
+    env = clean_variables() | {"PYTHONPATH": path, "PLUGRAD_PLUGINS": "cpu"}
 
     def prints(*arguments):
         command = [sys.executable, "-W", "error", *arguments]

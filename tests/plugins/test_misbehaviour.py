@@ -159,7 +159,7 @@ def crowded(environment, wheelhouse):
         )
     names = [f"plugrad-{name}" for name in PLUGINS if name not in REQUIRES]
     infos = [environment.site / f"neighbour_{i}-1.0.dist-info" for i in range(300)]
-    with environment.having("plugrad-cpu", *names):
+    with environment.installed("plugrad-cpu", *names):
         for name in REQUIRES:
             environment.force(f"plugrad-{name}")
         for i, info in enumerate(infos):
@@ -303,7 +303,7 @@ CRASHING = EXTENDING.replace("lambda: {", "lambda: __import__('os').abort() or {
 def test_doctor_finds_a_plugin_that_crashes_only_with_another(environment, wheelhouse):
     entry_points = "[plugrad.v1]\ncrashing = plugrad_crashing\n"
     write_module_wheel(wheelhouse, "plugrad-crashing", CRASHING, entry_points)
-    with environment.having("plugrad-cpu", "plugrad-crashing"):
+    with environment.installed("plugrad-cpu", "plugrad-crashing"):
         data, status = environment.report("doctor")
     rows = {row["name"]: row for row in data["plugins"]}
     assert (status, rows["cpu"]["state"]) == (1, "works")
@@ -317,7 +317,7 @@ def test_doctor_survives_plugins_that_end_the_process(environment, wheelhouse):
         source = opening(name, line) if name == "leaving" else working(name, line)
         write_module_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
     names = [f"plugrad-{name}" for name in DEADLY]
-    with environment.having("plugrad-cpu", *names):
+    with environment.installed("plugrad-cpu", *names):
         data, status = environment.report("doctor", "--timeout", "12")
     assert status == 1
     rows = {row["name"]: row for row in data["plugins"]}

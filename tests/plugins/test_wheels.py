@@ -122,14 +122,14 @@ def test_an_error_says_how_to_install_a_backend(environment):
     wasm = install.advice("plugrad-wasm")
     assert hint("wasm") == f"none; try {wasm}"
     assert hint("toy") == f"none; try {install.advice('plugrad-cpu')}"
-    with environment.having("plugrad-cpu"):
+    with environment.installed("plugrad-cpu"):
         assert hint("wasm") == f"cpu; try {wasm}"
         assert hint("toy") == "cpu"
 
 
 def test_a_backend_is_installed_and_removed(environment):
     for _ in range(2):  # twice, because nothing may be left over
-        with environment.having("plugrad-cpu"):
+        with environment.installed("plugrad-cpu"):
             assert environment.prints(PROGRAM) == "[0.5, 0.5] cpu"
             (plugin,), status = environment.report("plugins")
             assert (plugin["distribution"], plugin["phase"]) == (
@@ -141,7 +141,7 @@ def test_a_backend_is_installed_and_removed(environment):
 
 
 def test_a_third_party_backend_of_twelve_kernels(environment):
-    with environment.having("plugrad-mine"):
+    with environment.installed("plugrad-mine"):
         assert environment.prints(PROGRAM) == "[0.5, 0.5] mine"
         table = environment.report("kernels")[0]["kernels"]
         found = {row["kernel"]: row["mine"] for row in table}
@@ -158,7 +158,7 @@ def test_a_third_party_backend_of_twelve_kernels(environment):
 
 def test_broken_plugins_do_not_affect_others(environment):
     names = [f"plugrad-{name}" for name in BROKEN]
-    with environment.having("plugrad-cpu", "plugrad-mine", *names):
+    with environment.installed("plugrad-cpu", "plugrad-mine", *names):
         for backend in ("cpu", "mine"):
             code = f"import plugrad; plugrad.set_backend({backend!r})\n{PROGRAM}"
             assert environment.prints(code).endswith(f"[0.5, 0.5] {backend}")
@@ -194,7 +194,7 @@ for name in sys.argv[1:]:
 
 def test_the_automatic_choice_names_what_it_skips(environment):
     broken = ("plugrad-importing", "plugrad-needing")
-    with environment.having("plugrad-cpu", *broken):
+    with environment.installed("plugrad-cpu", *broken):
         counting = f"""
 import warnings
 with warnings.catch_warnings(record=True) as caught:
@@ -211,13 +211,13 @@ print(*[w.message for w in caught], sep="\\n")
         assert environment.prints(PROGRAM, PLUGRAD_PLUGINS="cpu") == "[0.5, 0.5] cpu"
         block = "importing, needing"
         assert environment.prints(PROGRAM, PLUGRAD_BLOCK=block) == "[0.5, 0.5] cpu"
-    with environment.having("plugrad-importing"):
+    with environment.installed("plugrad-importing"):
         done = environment.run("-W", "ignore", "-c", PROGRAM)
         assert "no backend works; see `python -m plugrad plugins`" in done.stderr
 
 
 def test_malformed_metadata_of_others_does_no_harm(environment):
-    with environment.having("plugrad-cpu", "unrelated"):
+    with environment.installed("plugrad-cpu", "unrelated"):
         (path,) = environment.site.glob("unrelated-*/entry_points.txt")
         well_formed = path.read_text()
         # pip would refuse to install this file.

@@ -31,7 +31,7 @@ print(pg.grad(lambda x: pg.sum(pg.softmax(x) * x))(x).tolist(), x.backend)
 """
 
 
-def clean():
+def clean_variables():
     """Return the environment variables, except those for other installations."""
     ours = ("PLUGRAD_", "PYTHONPATH")
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)}
@@ -39,7 +39,7 @@ def clean():
 
 def run(*command, **environment):
     """Run a command that must succeed; its errors are shown."""
-    env = clean() | environment
+    env = clean_variables() | environment
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
@@ -131,7 +131,7 @@ class Environment:
         return [str(w) for w in self.wheelhouse.glob(f"{name.replace('-', '_')}-*.whl")]
 
     @contextlib.contextmanager
-    def having(self, *names):
+    def installed(self, *names):
         """Install distributions during a ``with`` block."""
         self.install(*names)
         try:
@@ -143,7 +143,7 @@ class Environment:
         """Run Python here, with warnings as errors."""
         command = [self.python, "-I", "-W", "error", *arguments]
         return subprocess.run(
-            command, capture_output=True, text=True, env=clean() | environment
+            command, capture_output=True, text=True, env=clean_variables() | environment
         )
 
     def prints(self, code, **environment):

@@ -1,4 +1,4 @@
-"""A function that is used for long under ``jit``, as in a notebook, with other state.
+"""A function under ``jit`` whose state changes again and again, as in a notebook.
 
 ``SOURCE`` is the function and its state. ``CELLS`` change them; ``cell`` chooses one.
 """

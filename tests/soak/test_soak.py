@@ -92,8 +92,8 @@ def test_soak(seconds, backends, request):
     check_growth(sizes)
 
 
-# The number of different programs, where kernels are slow to compile. PoCL keeps 1 to
-# 80 kB of each kernel that it has compiled, and pyopencl some text.
+# How many different programs run on a backend whose kernels are slow to compile. PoCL
+# keeps 1 to 80 kB of each kernel that it has compiled, and pyopencl some text.
 PROGRAMS = {"opencl": 40}
 MAX_RECORDED_TENSORS = 64 * 40  # jit keeps 64 recordings and their captured tensors
 

@@ -8,9 +8,9 @@ import plugrad as pg
 import pytest
 
 
-def nest(budget, levels):
+def open_nested_blocks(budget, levels):
     with budget.nested():
-        return levels > 1 and nest(budget, levels - 1)
+        return levels > 1 and open_nested_blocks(budget, levels - 1)
 
 
 LIMITS = {
@@ -37,7 +37,7 @@ LIMITS = {
     ),
     "depth": (
         pg.Budget(depth=1),
-        lambda b: nest(b, 2),
+        lambda b: open_nested_blocks(b, 2),
         "2 levels of functions, branches or models in each other, and the budget has 1",
     ),
     "depth of JSON": (

@@ -116,15 +116,15 @@ def test_pickles_of_containers_preserve_identity(backend):
     again = pickle.loads(pickle.dumps(model))
     assert again["x"][0] is again["x"][1]
     assert again["w"].numpy().tolist() == [1.0]
-    for dumps in (ipc, cloud):
+    for dumps in (forking_pickle, cloud_pickle):
         assert pickle.loads(dumps(model))["x"][0].tolist() == [1.0]
 
 
-def ipc(value):
+def forking_pickle(value):
     return bytes(multiprocessing.reduction.ForkingPickler.dumps(value))
 
 
-def cloud(value):
+def cloud_pickle(value):
     reason = "needs cloudpickle, from the demo group (through scikit-learn)"
     return pytest.importorskip("cloudpickle", reason=reason).dumps(value)
 

@@ -82,12 +82,12 @@ def test_right_kernels_pass(backend):
 
 
 def test_a_decomposition_that_breaks_its_contract(backend):
-    wrong = Kernel("test.Wrong(x)", out=same)
-    wrong.decomposition = lambda x: x > 0
+    kernel = Kernel("test.Wrong(x)", out=same)
+    kernel.decomposition = lambda x: x > 0
     with pg.debug():
         message = r"test.Wrong on .*, the decomposition of the contract \(.*test_debug"
         with pytest.raises(AssertionError, match=message):
-            run(wrong, pg.asarray(X))
+            run(kernel, pg.asarray(X))
 
 
 # --- finite values ---------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_an_error_is_raised_instead_of_leaks(backend):
 # --- check_gradients -------------------------------------------------------------
 
 
-def wrong(x, y):
+def wrong_gradient(x, y):
     """Return x * y, with a gradient that is doubled in the second element of y."""
     f = pg.custom_grad(
         lambda x, y: (x * y, lambda dy: (dy * y, dy * x * pg.asarray([1.0, 2.0, 1.0])))
@@ -258,7 +258,7 @@ def wrong(x, y):
     return f(x, y)
 
 
-def wrong_later(x):
+def wrong_second_gradient(x):
     """Return x**3, with a right first but wrong second gradient: ``x`` is constant."""
     return pg.custom_grad(
         lambda x: (x**3, lambda dy: dy * 3 * pg.stop_gradient(x) ** 2)
@@ -290,7 +290,7 @@ def test_right_gradients_pass(f, xs, backend):
 def test_a_wrong_gradient_is_reported_by_argument_and_element(backend):
     xs = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
     with pytest.raises(AssertionError) as error:
-        pg.check_gradients(wrong, *xs)
+        pg.check_gradients(wrong_gradient, *xs)
     head, argument, element = str(error.value).splitlines()
     assert head.startswith("check_gradients: order 1: along a random direction the")
     assert "finite differences" in head
@@ -302,9 +302,9 @@ def test_a_wrong_gradient_is_reported_by_argument_and_element(backend):
 
 
 def test_a_wrong_second_gradient_is_found(backend):
-    pg.check_gradients(wrong_later, [1.0, 2.0], order=1)
+    pg.check_gradients(wrong_second_gradient, [1.0, 2.0], order=1)
     with pytest.raises(AssertionError, match="order 2"):
-        pg.check_gradients(wrong_later, [1.0, 2.0])
+        pg.check_gradients(wrong_second_gradient, [1.0, 2.0])
 
 
 def test_tolerances_and_bad_arguments(backend):
@@ -325,7 +325,7 @@ def test_a_backend_without_float64():
     with toy(dtypes=("float32", "int32", "bool")), pg.use_backend("toy"):
         pg.check_gradients(lambda x: pg.tanh(x) * x, [0.5, -1.0, 2.0])
         with pytest.raises(AssertionError):
-            pg.check_gradients(wrong, [1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+            pg.check_gradients(wrong_gradient, [1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_only_runs_that_the_result_depends_on_are_shown():
 
 def test_composites_and_host_kernels_are_explained():
     without = {"without": ["Softmax", "Exp"], "host": "cpu", "host_kernels": ["Exp"]}
-    # A separate name, because it is recorded by backend how a kernel has run.
+    # A separate name, because plugrad records for each backend how kernels ran.
     with toy("detouring", **without), pg.use_backend("detouring"):
         (softmax,) = explained(pg.softmax).rows
         (exp,) = explained(pg.exp).rows

@@ -35,7 +35,7 @@ LIBRARIES = {"numpy": numpy_functions, "torch": torch_functions, "jax": jax_func
 
 @pytest.fixture(params=LIBRARIES)
 def library(request):
-    """Return ``from_dlpack`` of a library, and a function that returns an address."""
+    """Return a library's ``from_dlpack`` and a function for the address of an array."""
     return LIBRARIES[request.param]()
 
 
@@ -53,7 +53,7 @@ def aligned(values):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes_come_through_both_ways(dtype, library):
+def test_dtypes_survive_export_and_import(dtype, library):
     take, _ = library
     with pg.use_backend("cpu"):
         x = matrix(dtype)
@@ -67,7 +67,7 @@ def test_dtypes_come_through_both_ways(dtype, library):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["numpy", "torch"])
-def test_layouts_come_through(name, layout, backend):
+def test_layouts_survive_export_and_import(name, layout, backend):
     take, _ = LIBRARIES[name]()
     x = LAYOUTS[layout](matrix("float32"))
     theirs = take(x)
@@ -94,7 +94,7 @@ def test_cpu_shares_both_ways(library):
         assert (back * 1.0).tolist() == list(range(12))  # the capsule holds the memory
 
 
-def test_libraries_that_support_read_only_arrays_get_one():
+def test_libraries_with_read_only_arrays_get_a_read_only_array():
     with pg.use_backend("cpu"):
         x = matrix("float32")
         theirs = np.from_dlpack(x)

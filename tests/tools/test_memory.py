@@ -13,7 +13,7 @@ X = np.arange(1.0, 5.0, dtype=np.float32)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def others_are_frozen():
+def freeze_other_objects():
     """Exclude objects of other tests from the collections that run for each count."""
     gc.collect()
     gc.freeze()
@@ -33,7 +33,7 @@ def memory_counts(backend=None):
 # --- tidy ------------------------------------------------------------------------
 
 # Ops with implementations, decompositions, several outputs, views and gradients.
-MAKE = [
+MAKERS = [
     lambda x: [x + x],
     lambda x: [pg.exp(x), pg.tanh(x * 2.0)],
     lambda x: [pg.softmax(x), pg.gelu(x), pg.std(x)],
@@ -44,7 +44,7 @@ MAKE = [
 ]
 
 
-@pytest.mark.parametrize("make", MAKE)
+@pytest.mark.parametrize("make", MAKERS)
 def test_results_of_ops_in_a_block_are_disposed(make, backend):
     x = pg.asarray(X)
     with pg.tidy():

@@ -159,7 +159,7 @@ def during(function, action, number):
     """Run a function, and run an action at event ``number`` in the heap's code.
 
     Events are all calls, lines and returns, except those inside ``_commit``, where
-    CPython runs no other code. Returns whether there were so many events.
+    CPython runs no other code. Returns whether the event occurred.
     """
 
     def event(frame, kind, value):

@@ -47,7 +47,7 @@ def test_control_characters_from_a_module_are_escaped():
 
 
 def test_long_messages_are_shortened():
-    """For example, a message that would name a thousand exports."""
+    """A message does not name a thousand exports."""
     many = "".join([f'(func (export "{"x" * 100}{i}"))' for i in range(1000)])
     with pytest.raises(ValueError, match=r"it exports x.*\.\.\.$") as caught:
         load(OK, many)
@@ -58,7 +58,7 @@ SMALL_STACK = """
     import wasmtime
     from plugrad.plugin import Kernel, same
     from plugrad_wasm import load_kernel
-    # Python 3.14 cannot import it in so small a stack: it parses annotations.
+    # In a small stack, Python 3.14 cannot import it, because it parses annotations.
     import plugrad_wasm.sandbox
 
     def work():
