@@ -52,7 +52,7 @@ class Draw:
         )
         self.special = special and self.rng.random() < 0.3
 
-    def one_of(self, *choices):
+    def pick(self, *choices):
         return choices[self.rng.integers(len(choices))]
 
     def chance(self, probability=0.5) -> bool:
@@ -78,7 +78,7 @@ class Draw:
             shape[i] *= -(-self.min_elements // math.prod(shape))
         return tuple(shape)
 
-    def nonempty_shape(self, min_rank: int = 1, max_rank: int = 4) -> tuple[int, ...]:
+    def nonempty(self, min_rank: int = 1, max_rank: int = 4) -> tuple[int, ...]:
         """Return a shape without empty axes."""
         return tuple(max(n, 1) for n in self.shape(min_rank, max_rank))
 
@@ -95,15 +95,11 @@ class Draw:
 
     def image(self, rank: int = 2, channels: int | None = None) -> tuple[int, ...]:
         """Return the shape of a batch of images."""
-        c = channels or self.one_of(1, 2, 3, 4, 5, 8, 12, 16, 19, 32)
+        c = channels or self.pick(1, 2, 3, 4, 5, 8, 12, 16, 19, 32)
         if self.min_elements:
             side = math.ceil((self.min_elements / 2 / c) ** (1 / rank)) + 4
             return (2, *(side + self.up_to(3) for _ in range(rank)), c)
-        return (
-            self.one_of(0, 1, 1, 2, 3),
-            *(self.up_to(9) + 4 for _ in range(rank)),
-            c,
-        )
+        return (self.pick(0, 1, 1, 2, 3), *(self.up_to(9) + 4 for _ in range(rank)), c)
 
     def axis(self, x) -> int:
         return int(self.rng.integers(-x.ndim, x.ndim))
@@ -111,7 +107,7 @@ class Draw:
     def axes(self, x):
         """Return an axis, several, or None."""
         some = tuple(i for i in range(x.ndim) if self.chance())
-        return self.one_of(None, some, self.axis(x) if x.ndim else None)
+        return self.pick(None, some, self.axis(x) if x.ndim else None)
 
     # --- arrays ------------------------------------------------------------------
 
@@ -129,12 +125,10 @@ class Draw:
             x = np.abs(x) * 10 if dtype.kind == "u" else x * 10
         x = np.asarray(np.round(x) if whole else x)
         if self.special and dtype.kind == "f" and low is None and x.size:
-            x.flat[self.rng.integers(0, x.size, 1 + x.size // 8)] = self.one_of(
-                *SPECIAL
-            )
+            x.flat[self.rng.integers(0, x.size, 1 + x.size // 8)] = self.pick(*SPECIAL)
         with np.errstate(over="ignore"):
             x = x > 0.5 if dtype.kind == "b" else x.astype(dtype)
-        layout = "C" if self.min_elements and self.chance() else self.one_of(*LAYOUTS)
+        layout = "C" if self.min_elements and self.chance() else self.pick(*LAYOUTS)
         y = getattr(self, f"_{layout.lower()}")(x)
         assert (y.shape, y.dtype) == (shape, dtype)
         return pg.asarray(y, copy=False)
@@ -153,18 +147,18 @@ class Draw:
         return x.transpose(axes).copy().transpose(np.argsort(axes))
 
     def _reversed(self, x):
-        reverse = tuple(slice(None, None, self.one_of(1, -1)) for _ in x.shape)
+        reverse = tuple(slice(None, None, self.pick(1, -1)) for _ in x.shape)
         return x[reverse].copy()[reverse]
 
     def _strided(self, x):
-        steps = tuple(slice(0, None, self.one_of(1, 2, 3)) for _ in x.shape)
+        steps = tuple(slice(0, None, self.pick(1, 2, 3)) for _ in x.shape)
         shape = [n * s.step for n, s in zip(x.shape, steps, strict=True)]
         buffer = np.zeros(shape, x.dtype)
         buffer[steps] = x
         return buffer[steps]
 
     def _broadcast(self, x):
-        first = tuple(slice(0, self.one_of(1, n)) for n in x.shape)
+        first = tuple(slice(0, self.pick(1, n)) for n in x.shape)
         return np.broadcast_to(x[first], x.shape) if x.size else x
 
     def _shifted(self, x):

@@ -15,9 +15,9 @@ FLOATS = ("float32", "float64")
 NUMBERS = (*FLOATS, "int32", "int64", "int8", "uint8")
 ALL = (*NUMBERS, "bool", "float16", "complex64")
 # Tolerances, in units of 2e-6 for float32 and 1e-13 for float64.
-ELEMENT_TOLERANCE = 1.0
-SUM_TOLERANCE = 8.0
-PRODUCT_TOLERANCE = 100.0
+ELEMENT_TOL = 1.0
+SUM_TOL = 8.0
+PRODUCT_TOL = 100.0
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Row:
 
     call: Callable[[Any], Any]
     dtypes: tuple[str, ...] = FLOATS
-    tolerance: float = SUM_TOLERANCE
+    tol: float = SUM_TOL
     special: bool = True  # whether inputs may contain infinities and NaN
 
 
 ROWS: dict[str, Row] = {}
 
 
-def with_gradients(op, *xs):
+def vjp(op, *xs):
     """Return the result and the gradients of ``op``, with cotangents that differ."""
     y, pull = pg.vjp(op, *xs)
     return y, pull(pg.sin(pg.reshape(pg.arange(y.size, dtype=y.dtype), y.shape)) + 0.5)
@@ -63,7 +63,7 @@ def unary(name, d):
 
 def unary_gradient(name, d):
     range_ = {"low": 0.1, "high": 9.0} if name in POSITIVE.split() else {}
-    return with_gradients(getattr(pg, name), d.array(*d.shape(), **range_))
+    return vjp(getattr(pg, name), d.array(*d.shape(), **range_))
 
 
 def binary(name, d):
@@ -75,19 +75,17 @@ def binary(name, d):
 
 def binary_gradient(name, d):
     a, b = d.pair()
-    return with_gradients(
-        getattr(pg, name), d.array(*a), d.array(*b, low=0.5, high=3.0)
-    )
+    return vjp(getattr(pg, name), d.array(*a), d.array(*b, low=0.5, high=3.0))
 
 
 for name in f"{SMOOTH} {POSITIVE} {FORWARD_ONLY}".split():
-    ROWS[name] = Row(partial(unary, name), tolerance=ELEMENT_TOLERANCE)
+    ROWS[name] = Row(partial(unary, name), tol=ELEMENT_TOL)
 for name in f"{SMOOTH} {POSITIVE}".split():
     ROWS[f"{name} back"] = Row(partial(unary_gradient, name))
 for name in f"{BINARY} {COMPARISONS}".split():
-    ROWS[name] = Row(partial(binary, name), NUMBERS, tolerance=ELEMENT_TOLERANCE)
+    ROWS[name] = Row(partial(binary, name), NUMBERS, tol=ELEMENT_TOL)
 for name in FLOAT_BINARY.split():
-    ROWS[name] = Row(partial(binary, name), tolerance=ELEMENT_TOLERANCE)
+    ROWS[name] = Row(partial(binary, name), tol=ELEMENT_TOL)
 for name in [*BINARY.split(), "divide", "prelu"]:
     ROWS[f"{name} back"] = Row(partial(binary_gradient, name), special=False)
 
@@ -108,21 +106,18 @@ def choose(d):
 
 
 ROWS |= {
-    "gelu back": Row(lambda d: with_gradients(pg.gelu, d.array(*d.shape()))),
+    "gelu back": Row(lambda d: vjp(pg.gelu, d.array(*d.shape()))),
     "gelu of tanh": Row(
-        lambda d: with_gradients(
-            partial(pg.gelu, approximate=True), d.array(*d.shape())
-        )
+        lambda d: vjp(partial(pg.gelu, approximate=True), d.array(*d.shape()))
     ),
     "pow": Row(power),
     "clip": Row(
-        lambda d: pg.clip(d.array(*d.shape()), -1, 2), NUMBERS[:4], ELEMENT_TOLERANCE
+        lambda d: pg.clip(d.array(*d.shape()), -1, 2), NUMBERS[:4], ELEMENT_TOL
     ),
     "astype": Row(cast, ALL[:7], special=False),
-    "where": Row(choose, ALL, ELEMENT_TOLERANCE),
+    "where": Row(choose, ALL, ELEMENT_TOL),
     "isclose": Row(
-        lambda d: pg.isclose(x := d.array(*d.shape()), d.like(x)),
-        tolerance=ELEMENT_TOLERANCE,
+        lambda d: pg.isclose(x := d.array(*d.shape()), d.like(x)), tol=ELEMENT_TOL
     ),
 }
 
@@ -131,12 +126,12 @@ ROWS |= {
 
 def reduced(name, d):
     """Reduce along axes that are not empty, because some reductions need elements."""
-    x = d.array(*d.nonempty_shape(0), whole=True)
+    x = d.array(*d.nonempty(0), whole=True)
     return getattr(pg, name)(x, d.axes(x), keepdims=d.chance())
 
 
 def arg_reduced(name, d):
-    x = d.array(*d.nonempty_shape(), whole=True)
+    x = d.array(*d.nonempty(), whole=True)
     return getattr(pg, name)(x, d.axis(x))
 
 
@@ -152,35 +147,35 @@ def scanned(name, d):
 
 
 def along(name, d):
-    x = d.array(*d.nonempty_shape())
+    x = d.array(*d.nonempty())
     return getattr(pg, name)(x, d.axis(x))
 
 
 def along_gradient(name, d):
-    x = d.array(*d.nonempty_shape())
-    return with_gradients(partial(getattr(pg, name), axis=d.axis(x)), x)
+    x = d.array(*d.nonempty())
+    return vjp(partial(getattr(pg, name), axis=d.axis(x)), x)
 
 
 def layer_norms(d):
     """Normalize; a small ``epsilon`` would magnify rounding errors in constant rows."""
     op = partial(pg.layer_norm, epsilon=0.1)
-    x = d.array(*d.nonempty_shape(1, 3))
+    x = d.array(*d.nonempty(1, 3))
     n = x.shape[-1]
     s = d.array(n)
     o = d.array(n)
-    parameters = d.one_of((), (s,), (None, o), (s, o))
-    return op(x, *parameters), pg.grads(lambda x: pg.sum(op(x, *parameters) ** 3))(x)
+    params = d.pick((), (s,), (None, o), (s, o))
+    return op(x, *params), pg.grads(lambda x: pg.sum(op(x, *params) ** 3))(x)
 
 
 def batch_norms(d):
     x = d.array(*d.image())
     c = x.shape[-1]
-    parameters = [d.array(c), d.array(c, low=0.1, high=2.0), d.array(c), d.array(c)]
-    return pg.batch_norm(x, *parameters), with_gradients(pg.batch_norm, x, *parameters)
+    params = [d.array(c), d.array(c, low=0.1, high=2.0), d.array(c), d.array(c)]
+    return pg.batch_norm(x, *params), vjp(pg.batch_norm, x, *params)
 
 
 def groups(d):
-    g = d.one_of(1, 2, 4)
+    g = d.pick(1, 2, 4)
     x = d.array(*d.image(channels=g * d.up_to(5)))
     return pg.group_norm(x, d.array(x.shape[-1]), groups=g)
 
@@ -194,24 +189,21 @@ for name in ("std", "var", "logsumexp"):
 for name in ("argmax", "argmin"):
     ROWS[name] = Row(partial(arg_reduced, name), NUMBERS)
 for name in ("cumulative_sum", "cumulative_prod"):
-    ROWS[name] = Row(partial(scanned, name), NUMBERS[:4], PRODUCT_TOLERANCE)
+    ROWS[name] = Row(partial(scanned, name), NUMBERS[:4], PRODUCT_TOL)
 for name in ("softmax", "log_softmax"):
     ROWS[name] = Row(partial(along, name))
     ROWS[f"{name} back"] = Row(partial(along_gradient, name), special=False)
 ROWS |= {
     "sum": Row(sums, ALL),
     "max back": Row(
-        lambda d: with_gradients(pg.max, d.array(*d.nonempty_shape(), whole=True)),
-        special=False,
+        lambda d: vjp(pg.max, d.array(*d.nonempty(), whole=True)), special=False
     ),
-    "mean back": Row(
-        lambda d: with_gradients(lambda x: pg.mean(x, -1), d.array(*d.nonempty_shape()))
-    ),
-    "layer_norm": Row(layer_norms, tolerance=PRODUCT_TOLERANCE, special=False),
-    "batch_norm": Row(batch_norms, tolerance=PRODUCT_TOLERANCE, special=False),
-    "group_norm": Row(groups, tolerance=PRODUCT_TOLERANCE, special=False),
+    "mean back": Row(lambda d: vjp(lambda x: pg.mean(x, -1), d.array(*d.nonempty()))),
+    "layer_norm": Row(layer_norms, tol=PRODUCT_TOL, special=False),
+    "batch_norm": Row(batch_norms, tol=PRODUCT_TOL, special=False),
+    "group_norm": Row(groups, tol=PRODUCT_TOL, special=False),
     "local_response_normalization": Row(
-        lambda d: with_gradients(pg.local_response_normalization, d.array(*d.image())),
+        lambda d: vjp(pg.local_response_normalization, d.array(*d.image())),
         special=False,
     ),
 }
@@ -220,7 +212,7 @@ ROWS |= {
 
 
 def joined(d):
-    shape = d.nonempty_shape()
+    shape = d.nonempty()
     axis = int(d.rng.integers(len(shape)))
     sizes = [
         (*shape[:axis], n, *shape[axis + 1 :]) for n in (shape[axis], 0, d.up_to(3))
@@ -242,23 +234,23 @@ def permuted(d):
 
 def sliced(d):
     x = d.array(*d.shape(1))
-    steps = [d.one_of(1, 2, 3, -1, -2) for _ in x.shape]
+    steps = [d.pick(1, 2, 3, -1, -2) for _ in x.shape]
     return pg.reshape(x[tuple(slice(None, None, s) for s in steps)], (-1,))
 
 
 def taken(d):
-    x = d.array(*d.nonempty_shape())
+    x = d.array(*d.nonempty())
     axis = d.axis(x)
     indices = d.indices(x.shape[axis], d.up_to(9), d.up_to(3))
     return (
-        with_gradients(lambda x: pg.gather(x, indices, axis), x)
+        vjp(lambda x: pg.gather(x, indices, axis), x)
         if d.dtype in FLOATS
         else pg.gather(x, indices, axis)
     )
 
 
 def taken_along(d):
-    x = d.array(*d.nonempty_shape())
+    x = d.array(*d.nonempty())
     return pg.take_along_axis(x, d.indices(x.shape[-1], *x.shape[:-1], d.up_to(9)))
 
 
@@ -268,70 +260,57 @@ def scattered(d):
     indices = d.indices(n, k := d.up_to(30), 1)
     updates = d.array(k, *rest)
     sums = pg.unsorted_segment_sum(updates, indices[:, 0], n)
-    return (
-        sums,
-        pg.scatter_nd(indices, updates, (n, *rest)),
-        pg.gather_nd(sums, indices),
-    )
+    result = pg.scatter_nd(indices, updates, (n, *rest))
+    return sums, result, pg.gather_nd(sums, indices)
 
 
 def one_hots(d):
     indices = d.array(*d.shape(0, 3), dtype="int32", low=-1, high=7)
-    return pg.one_hot(indices, 6, axis=d.one_of(-1, 0), dtype=d.dtype)
+    return pg.one_hot(indices, 6, axis=d.pick(-1, 0), dtype=d.dtype)
 
 
 def resized(name, d):
     x = d.array(*d.image())
     size = (d.up_to(15), d.up_to(15))
-    how = d.one_of({}, {"align_corners": True}, {"half_pixel_centers": True})
+    how = d.pick({}, {"align_corners": True}, {"half_pixel_centers": True})
     op = partial(getattr(pg.image, name), size=size, **how)
-    return with_gradients(op, x)
+    return vjp(op, x)
 
 
 for name in ("constant", "reflect", "symmetric"):
-    ROWS[f"pad {name}"] = Row(partial(padded, name), ALL, ELEMENT_TOLERANCE)
+    ROWS[f"pad {name}"] = Row(partial(padded, name), ALL, ELEMENT_TOL)
 for name in ("resize_bilinear", "resize_nearest_neighbor"):
     ROWS[name] = Row(partial(resized, name), special=False)
 ROWS |= {
-    "concat": Row(joined, ALL, ELEMENT_TOLERANCE),
+    "concat": Row(joined, ALL, ELEMENT_TOL),
     "stack": Row(
         lambda d: pg.stack([x := d.array(*d.shape(0, 3)), d.like(x)], -1),
         ALL,
-        ELEMENT_TOLERANCE,
+        ELEMENT_TOL,
     ),
     "tile": Row(
-        lambda d: pg.tile(d.array(*d.shape(1, 2)), (2, d.up_to(4))),
-        ALL,
-        ELEMENT_TOLERANCE,
+        lambda d: pg.tile(d.array(*d.shape(1, 2)), (2, d.up_to(4))), ALL, ELEMENT_TOL
     ),
-    "repeat": Row(
-        lambda d: pg.repeat(d.array(*d.nonempty_shape()), 3, -1), ALL, ELEMENT_TOLERANCE
-    ),
+    "repeat": Row(lambda d: pg.repeat(d.array(*d.nonempty()), 3, -1), ALL, ELEMENT_TOL),
     "flip": Row(
-        lambda d: pg.flip(x := d.array(*d.shape(1)), axis=d.axis(x)),
-        ALL,
-        ELEMENT_TOLERANCE,
+        lambda d: pg.flip(x := d.array(*d.shape(1)), axis=d.axis(x)), ALL, ELEMENT_TOL
     ),
     "roll": Row(
-        lambda d: pg.roll(x := d.array(*d.nonempty_shape()), 5, d.axis(x)),
-        ALL,
-        ELEMENT_TOLERANCE,
+        lambda d: pg.roll(x := d.array(*d.nonempty()), 5, d.axis(x)), ALL, ELEMENT_TOL
     ),
-    "permute_dims": Row(permuted, ALL, ELEMENT_TOLERANCE),
-    "slice": Row(sliced, ALL, ELEMENT_TOLERANCE),
+    "permute_dims": Row(permuted, ALL, ELEMENT_TOL),
+    "slice": Row(sliced, ALL, ELEMENT_TOL),
     "gather": Row(taken, ALL, special=False),
-    "take_along_axis": Row(taken_along, ALL, ELEMENT_TOLERANCE),
+    "take_along_axis": Row(taken_along, ALL, ELEMENT_TOL),
     "scatter": Row(scattered, NUMBERS, special=False),
-    "one_hot": Row(one_hots, ALL, ELEMENT_TOLERANCE),
-    "sort": Row(
-        lambda d: pg.sort(d.array(*d.nonempty_shape())), NUMBERS, ELEMENT_TOLERANCE
-    ),
+    "one_hot": Row(one_hots, ALL, ELEMENT_TOL),
+    "sort": Row(lambda d: pg.sort(d.array(*d.nonempty())), NUMBERS, ELEMENT_TOL),
     "depth_to_space": Row(
         lambda d: pg.depth_to_space(d.array(*d.image(channels=12)), 2),
         NUMBERS,
-        ELEMENT_TOLERANCE,
+        ELEMENT_TOL,
     ),
-    "tril": Row(lambda d: pg.tril(d.array(*d.shape(2, 3))), NUMBERS, ELEMENT_TOLERANCE),
+    "tril": Row(lambda d: pg.tril(d.array(*d.shape(2, 3))), NUMBERS, ELEMENT_TOL),
 }
 
 # --- products and windows --------------------------------------------------------
@@ -339,7 +318,7 @@ ROWS |= {
 
 def products(d):
     n, k, m = (
-        d.one_of(1, 2, 3, 7, 8, 16, 17, 33, 65) * (8 if d.min_elements else 1)
+        d.pick(1, 2, 3, 7, 8, 16, 17, 33, 65) * (8 if d.min_elements else 1)
         for _ in range(3)
     )
     lead = d.shape(0, 1) if not d.min_elements and d.chance() else ()
@@ -354,7 +333,7 @@ def int8_products(d):
     m = d.up_to(20)
     n = d.up_to(70)
     k = d.up_to(70)
-    a = d.array(m, k, dtype=d.one_of("int8", "uint8"))
+    a = d.array(m, k, dtype=d.pick("int8", "uint8"))
     b = d.array(k, n, dtype="int8")
     transposed = d.array(n, k, dtype="int8")
     y = pg.matmul(a, transposed, transpose_b=True, preferred_element_type="int32")
@@ -362,17 +341,17 @@ def int8_products(d):
 
 
 def quantized(is_depthwise, d):
-    dtype = d.one_of("int8", "uint8")
+    dtype = d.pick("int8", "uint8")
     window = (d.up_to(3), d.up_to(3))
     x = d.array(d.up_to(2), d.up_to(9), d.up_to(9), d.up_to(70), dtype=dtype)
     k = d.up_to(70)
     columns = x.shape[-1] if is_depthwise else k
-    scale = d.array(*d.one_of((), (columns,)), dtype="float32", low=1e-4, high=1e-2)
-    zero = d.array(dtype=d.one_of("int8", "uint8"))
+    scale = d.array(*d.pick((), (columns,)), dtype="float32", low=1e-4, high=1e-2)
+    zero = d.array(dtype=d.pick("int8", "uint8"))
     bias = pg.astype(d.array(columns, dtype="int8"), "int32")
-    rest = d.one_of((None, None), (scale, None), (scale, zero))
-    epilogue = d.one_of(None, d.array(dtype=dtype)), d.one_of(None, bias), *rest
-    options = {"strides": d.up_to(2), "pad": d.one_of("same", 2)}
+    rest = d.pick((None, None), (scale, None), (scale, zero))
+    epilogue = d.pick(None, d.array(dtype=dtype)), d.pick(None, bias), *rest
+    options = {"strides": d.up_to(2), "pad": d.pick("same", 2)}
     if is_depthwise:
         w = d.array(*window, columns, 1, dtype="int8")
         return pg.quantized.depthwise_conv2d(x, w, *epilogue, **options)
@@ -383,7 +362,7 @@ def quantized(is_depthwise, d):
 
 def recurrent(name, d):
     steps = d.up_to(4)
-    batch = d.one_of(1, 2, 5, 40)
+    batch = d.pick(1, 2, 5, 40)
     inputs = d.up_to(5)
     n = d.up_to(40)
     m = (4 if name == "lstm" else 3) * n
@@ -396,20 +375,20 @@ def recurrent(name, d):
 
 
 def windows(d, rank=2):
-    options = {"pad": d.one_of("same", "valid", 1), "strides": 1, "dilations": 1}
-    options[d.one_of("strides", "dilations")] = d.one_of(1, 1, 2)
-    return options, tuple(d.one_of(1, 2, 3, 3, 3) for _ in range(rank))
+    options = {"pad": d.pick("same", "valid", 1), "strides": 1, "dilations": 1}
+    options[d.pick("strides", "dilations")] = d.pick(1, 1, 2)
+    return options, tuple(d.pick(1, 2, 3, 3, 3) for _ in range(rank))
 
 
 def convolved(rank, d):
     options, window = windows(d, rank)
-    g = d.one_of(1, 1, 1, 2, 4)
-    c = g * d.one_of(1, 2, 3, 8)
-    k = g * d.one_of(1, 3, 4, 8, 17)
+    g = d.pick(1, 1, 1, 2, 4)
+    c = g * d.pick(1, 2, 3, 8)
+    k = g * d.pick(1, 3, 4, 8, 17)
     x = d.array(*d.image(rank, c))
     w = d.array(*window, c // g, k)
     op = {1: pg.conv1d, 2: pg.conv2d, 3: pg.conv3d}[rank]
-    return with_gradients(lambda x, w: op(x, w, groups=g, **options), x, w)
+    return vjp(lambda x, w: op(x, w, groups=g, **options), x, w)
 
 
 def fused_convolution(d):
@@ -418,25 +397,25 @@ def fused_convolution(d):
     w = d.array(*window, x.shape[-1], k := d.up_to(20))
     b = d.array(k)
     return pg.fused.conv2d(
-        x, w, b, activation=d.one_of("linear", "relu", "relu6"), **options
+        x, w, b, activation=d.pick("linear", "relu", "relu6"), **options
     )
 
 
 def depthwise(multiplier, d):
     options, window = windows(d)
-    window = d.one_of(window, (5, 5), (33, 1))
+    window = d.pick(window, (5, 5), (33, 1))
     options |= {"pad": "same"} if max(window) > 3 else {}
     x = d.array(*d.image())
     w = d.array(*window, x.shape[-1], multiplier)
     y = pg.fused.depthwise_conv2d(x, w, activation="relu", **options)
-    return y, with_gradients(lambda x, w: pg.depthwise_conv2d(x, w, **options), x, w)
+    return y, vjp(lambda x, w: pg.depthwise_conv2d(x, w, **options), x, w)
 
 
 def pooled(name, rank, d):
     """Pool images in which some numbers are equal."""
     options, window = windows(d, rank)
     x = d.array(*d.image(rank), whole=True)
-    return with_gradients(lambda x: pg.pool(x, window, name, **options), x)
+    return vjp(lambda x: pg.pool(x, window, name, **options), x)
 
 
 def pooled_with_argmax(d):
@@ -449,7 +428,7 @@ def pooled_with_argmax(d):
 
 def transposed_convolution(d):
     """Run a transposed convolution."""
-    s = d.one_of(1, 2)
+    s = d.pick(1, 2)
     c = d.up_to(9)
     k = d.up_to(9)
     x = d.array(*d.image(2, c))
@@ -457,30 +436,24 @@ def transposed_convolution(d):
     f = partial(
         pg.conv2d_transpose, output_shape=(n, h * s, w * s, k), strides=s, pad="same"
     )
-    return with_gradients(f, x, d.array(3, 3, k, c))
+    return vjp(f, x, d.array(3, 3, k, c))
 
 
 for name in ("max", "avg"):
     for rank in (2, 3):
         ROWS[f"{name} pool {rank}d"] = Row(partial(pooled, name, rank), special=False)
 for rank in (1, 2, 3):
-    ROWS[f"conv{rank}d"] = Row(
-        partial(convolved, rank), tolerance=PRODUCT_TOLERANCE, special=False
-    )
+    ROWS[f"conv{rank}d"] = Row(partial(convolved, rank), tol=PRODUCT_TOL, special=False)
 ROWS |= {
-    "matmul": Row(products, tolerance=PRODUCT_TOLERANCE, special=False),
-    "products of bytes": Row(int8_products, tolerance=0.0, special=False),
-    "quantized conv2d": Row(partial(quantized, False), tolerance=0.0, special=False),
-    "quantized depthwise": Row(partial(quantized, True), tolerance=0.0, special=False),
-    "lstm": Row(partial(recurrent, "lstm"), tolerance=PRODUCT_TOLERANCE, special=False),
-    "gru": Row(partial(recurrent, "gru"), tolerance=PRODUCT_TOLERANCE, special=False),
-    "fused conv2d": Row(fused_convolution, tolerance=PRODUCT_TOLERANCE, special=False),
-    "conv2d_transpose": Row(
-        transposed_convolution, tolerance=PRODUCT_TOLERANCE, special=False
-    ),
-    "depthwise": Row(partial(depthwise, 1), tolerance=PRODUCT_TOLERANCE, special=False),
-    "depthwise, 3 of each": Row(
-        partial(depthwise, 3), tolerance=PRODUCT_TOLERANCE, special=False
-    ),
+    "matmul": Row(products, tol=PRODUCT_TOL, special=False),
+    "products of bytes": Row(int8_products, tol=0.0, special=False),
+    "quantized conv2d": Row(partial(quantized, False), tol=0.0, special=False),
+    "quantized depthwise": Row(partial(quantized, True), tol=0.0, special=False),
+    "lstm": Row(partial(recurrent, "lstm"), tol=PRODUCT_TOL, special=False),
+    "gru": Row(partial(recurrent, "gru"), tol=PRODUCT_TOL, special=False),
+    "fused conv2d": Row(fused_convolution, tol=PRODUCT_TOL, special=False),
+    "conv2d_transpose": Row(transposed_convolution, tol=PRODUCT_TOL, special=False),
+    "depthwise": Row(partial(depthwise, 1), tol=PRODUCT_TOL, special=False),
+    "depthwise, 3 of each": Row(partial(depthwise, 3), tol=PRODUCT_TOL, special=False),
     "pool": Row(pooled_with_argmax, ("float32", "float64", "int32")),
 }

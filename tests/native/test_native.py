@@ -81,9 +81,7 @@ def difference(name, fast, slow):
     for a, b in zip(fast, slow, strict=True):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"{name}: {a.shape} {a.dtype}, not {b.shape} {b.dtype}"
-        tolerance = (
-            ROWS[name.rsplit(" ", 2)[0]].tolerance if a.dtype.kind in "fc" else 0.0
-        )
+        tolerance = ROWS[name.rsplit(" ", 2)[0]].tol if a.dtype.kind in "fc" else 0.0
         tolerance *= {"e": 1e-3, "f": 2e-6, "F": 2e-6}.get(a.dtype.char, 1e-13)
         scale = 1.0
         if tolerance:
