@@ -12,7 +12,7 @@ PACKAGES = [ROOT / "core", *ROOT.glob("plugins/*"), ROOT / "tests" / "conformanc
 def bounds():
     """Return the lower bounds of each dependency, except plugrad's own distributions.
 
-    If distributions differ, the highest of these is the lowest version that all allow.
+    If the bounds of distributions differ, the highest one counts: all allow it.
     """
     found = {}
     for package in PACKAGES:

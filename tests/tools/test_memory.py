@@ -14,7 +14,7 @@ X = np.arange(1.0, 5.0, dtype=np.float32)
 
 @pytest.fixture(autouse=True, scope="module")
 def freeze_other_objects():
-    """Exclude objects of other tests from the collections that run for each count."""
+    """Exclude objects of other tests from garbage collection, which each count runs."""
     gc.collect()
     gc.freeze()
 
