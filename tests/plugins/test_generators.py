@@ -20,13 +20,7 @@ from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 
 from release.archives import write_module_wheel
 from tests.docs.blocks import blocks, promised
-from tests.plugins.wheels import (
-    ROOT,
-    Environment,
-    clean_variables,
-    downloaded,
-    run,
-)
+from tests.plugins.wheels import ROOT, Environment, clean_variables, downloaded, run
 
 NEEDS = [
     f"{name}=={importlib.metadata.version(name)}" for name in ("pytest", "hypothesis")
@@ -57,8 +51,8 @@ class Workshop:
         self.environment = Environment(folder / "environment", self.house)
         self.environment.install("plugrad-cpu", "plugrad-conformance")
         for command, (name, distribution) in PACKAGES.items():
-            command_line = ("-m", "plugrad_conformance", command, name)
-            done = self.environment.run(*command_line, "--into", str(self.folder))
+            arguments = ("-m", "plugrad_conformance", command, name)
+            done = self.environment.run(*arguments, "--into", str(self.folder))
             assert done.returncode == 0, done.stderr
             self.build(self.folder / FOLDERS[distribution])
         self.environment.install(*(package for _, package in PACKAGES.values()))
@@ -252,15 +246,8 @@ def test_a_name_that_is_taken_is_refused(command, name, owner, tmp_path, capsys)
 
 def test_names_of_installed_packages_are_refused(workshop):
     for command, (name, distribution) in PACKAGES.items():
-        command_line = (
-            "-m",
-            "plugrad_conformance",
-            command,
-            name,
-            "--into",
-            "elsewhere",
-        )
-        done = workshop.environment.run(*command_line)
+        arguments = ("-m", "plugrad_conformance", command, name, "--into", "elsewhere")
+        done = workshop.environment.run(*arguments)
         assert done.returncode == 2
         assert f"that of {distribution}, which is installed" in done.stderr
 

@@ -187,10 +187,7 @@ def test_a_pickle_names_two_functions_of_plugrad_and_some_of_numpy(backend):
 
     RecordingUnpickler(io.BytesIO(pickle.dumps(pg.Variable([1.0], name="w")))).load()
     ours = {name for name in named if name.startswith("plugrad")}
-    assert ours == {
-        "plugrad._restored",
-        "plugrad._restored_variable",
-    }
+    assert ours == {"plugrad._restored", "plugrad._restored_variable"}
     assert all(name.startswith("numpy") for name in named - ours)
 
 
