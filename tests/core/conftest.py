@@ -1,4 +1,4 @@
-"""All tests in this folder run twice: with the accelerators in C, and without them."""
+"""All tests in this folder run twice: with the C accelerators and without them."""
 
 import pytest
 from plugrad._src.engine import accelerated
@@ -6,7 +6,7 @@ from plugrad._src.engine import accelerated
 
 @pytest.fixture(autouse=True, params=["C", "Python"])
 def accelerators(request):
-    """Which code takes the fast paths."""
+    """Run the test with the fast paths in C, or with those in Python."""
     before = accelerated.fast_path_language()
     accelerated.enable(request.param == "C")
     if accelerated.fast_path_language() != request.param:

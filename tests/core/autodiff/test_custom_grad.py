@@ -1,4 +1,4 @@
-"""custom_grad: arguments of every kind, any order, and nothing lost in silence."""
+"""``custom_grad``: all kinds of arguments, higher orders, and refused misuse."""
 
 import numpy as np
 import plugrad as pg
@@ -30,13 +30,13 @@ def _layer(params, x, activate):
     return pg.tanh(y) if activate else y
 
 
-@pytest.mark.parametrize("how", ["position", "name", "default"])
-def test_static_arguments_stay_what_they_are(how, backend):
+@pytest.mark.parametrize("passed_by", ["position", "name", "default"])
+def test_static_arguments_keep_their_types(passed_by, backend):
     f = {
         "position": lambda x: clip_gradient(10.0 * x, 1, "kept"),
         "name": lambda x: clip_gradient(10.0 * x, note="kept", limit=1),
         "default": lambda x: clip_gradient(10.0 * x),
-    }[how]
+    }[passed_by]
     assert pg.value_and_grad(f)(2.0)[0].item() == 20.0
     assert pg.grad(f)(2.0).item() == 10.0
     scaled = lambda x: f(x) * 5.0
@@ -87,7 +87,7 @@ def test_several_outputs_take_one_cotangent_each(backend):
     assert pg.grad(f)(1.0).item() == 5.0
 
 
-READS = {
+CAPTURES = {
     "a tensor": lambda w: pg.custom_grad(lambda x: (x * w, lambda dy: dy * w)),
     "a plain value": lambda w: pg.custom_grad(lambda x: (w, lambda dy: dy)),
     "inside of another": lambda w: pg.custom_grad(
@@ -96,25 +96,25 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("what", READS)
-def test_a_tensor_that_is_no_argument_is_refused(what, backend):
+@pytest.mark.parametrize("what", CAPTURES)
+def test_a_captured_tensor_is_refused(what, backend):
     with pytest.raises(TypeError, match="is not an argument"):
-        pg.grads(lambda x, w: READS[what](w)(x))(2.0, 3.0)
+        pg.grads(lambda x, w: CAPTURES[what](w)(x))(2.0, 3.0)
     assert pg.exp(1.0)._tape_id is None
 
 
-def test_a_variable_that_is_no_argument_is_refused(backend):
+def test_a_captured_variable_is_refused(backend):
     w = pg.Variable(3.0)
     layer = pg.custom_grad(lambda x: (x * w.value, lambda dy: dy * w.value))
-    for before in (0.0, 1.0):  # read for the first time inside, and before
+    for factor in (0.0, 1.0):  # with 1, w is also read before the layer runs
         with pytest.raises(
             TypeError, match=r"reads a tensor .* pass it as an argument"
         ):
-            pg.variable_grads(lambda b=before: w * b + layer(2.0) if b else layer(2.0))
+            pg.variable_grads(lambda b=factor: w * b + layer(2.0) if b else layer(2.0))
     assert layer(2.0).item() == 6.0  # nothing is differentiated
 
 
-def test_what_is_not_differentiated_may_be_read(backend):
+def test_a_tensor_inside_stop_gradient_may_be_captured(backend):
     w = pg.asarray(3.0)
     layer = lambda w: pg.custom_grad(
         lambda x: (x * pg.stop_gradient(w), lambda dy: dy * pg.stop_gradient(w))
@@ -126,8 +126,8 @@ def test_what_is_not_differentiated_may_be_read(backend):
     ]
 
 
-def test_grad_func_may_read_what_an_outer_tape_tracks(backend):
-    """The derivative in ``w`` of the derivative in ``x`` of ``x * w`` is 1."""
+def test_a_tensor_that_only_an_outer_tape_tracks_may_be_captured(backend):
+    """``x * w`` differentiated by ``x`` and then by ``w`` is 1."""
 
     def slope(w):
         times_w = pg.custom_grad(lambda x: (x * w, lambda dy: dy * w))
@@ -136,28 +136,28 @@ def test_grad_func_may_read_what_an_outer_tape_tracks(backend):
     assert pg.grad(slope)(3.0).item() == 1.0
 
 
-WRONG = [
+WRONG_COTANGENTS = [
     (lambda x: (x, lambda dy: (dy, dy)), "got 2 cotangents for 1 inputs"),
     (lambda x, n: (x, lambda dy: (dy, dy)), "an argument without tensors"),
     (lambda x, n: (x, lambda dy: (dy, None, dy)), "got 3 cotangents for 1 inputs"),
 ]
 
 
-@pytest.mark.parametrize(("f", "message"), WRONG)
-def test_gradients_that_do_not_fit(f, message, backend):
+@pytest.mark.parametrize(("f", "message"), WRONG_COTANGENTS)
+def test_wrong_numbers_of_cotangents_are_refused(f, message, backend):
     static = f.__code__.co_argcount - 1
     with pytest.raises(ValueError, match=message):
         pg.grad(lambda x: pg.custom_grad(f)(x, *[3] * static))(1.0)
 
 
-def test_other_structures_are_refused(backend):
+def test_cotangents_with_a_wrong_structure_are_refused(backend):
     for wrong in ({"b": 1.0}, (1.0,), 1.0):
         f = pg.custom_grad(lambda p, w=wrong: (p["a"] * 1.0, lambda dy: w))
         with pytest.raises(ValueError, match="must have the structure of its argument"):
             pg.grad(lambda p, f=f: f(p))({"a": 2.0})
 
 
-def test_arguments_that_f_does_not_take_are_refused(backend):
+def test_arguments_that_f_does_not_accept_are_refused(backend):
     with pytest.raises(
         TypeError, match=r"custom_grad: .*clip_gradient: got an unexpected"
     ):

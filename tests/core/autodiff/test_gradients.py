@@ -1,4 +1,4 @@
-"""Which gradient, of which order, recorded where."""
+"""Higher orders, which gradient is used, and what a tape records."""
 
 import gc
 import threading
@@ -66,7 +66,7 @@ def test_a_non_scalar_needs_dy(backend):
 
 @pytest.fixture
 def half(backend):
-    """A kernel of two inputs with a gradient for one."""
+    """Yield an op with two inputs and a gradient only for the first."""
     kernel = Kernel("test.Half(a, b)", out=same)
     pg.register_kernel(kernel, backend, pg.get_kernel("Multiply", backend))
     pg.register_gradient("test.Half", a=lambda dy, b: dy * b)
@@ -83,15 +83,15 @@ def test_a_missing_gradient_is_never_zero(half):
     assert pg.grad(lambda b: b + pg.stop_gradient(half(b, b)))(2.0).item() == 1.0
 
 
-def test_declared_without_derivative(half):
+def test_an_input_declared_without_derivative_gets_zero(half):
     with pg.override_gradient("test.Half", b=None):
         assert [d.item() for d in pg.grads(half)(2.0, 3.0)] == [3.0, 0.0]
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_order_is_scope_user_backend_core():
-    answer = {"Exp": {"x": lambda dy: dy * 3}}
-    with toy(gradients=answer), pg.use_backend("toy"):
+def test_precedence_is_scope_user_backend_core():
+    toy_gradients = {"Exp": {"x": lambda dy: dy * 3}}
+    with toy(gradients=toy_gradients), pg.use_backend("toy"):
         got = lambda: pg.grad(pg.exp)(0.0).item()
         assert got() == 3.0
         pg.register_gradient("Exp", x=lambda dy: dy * 2)
@@ -109,7 +109,7 @@ def test_order_is_scope_user_backend_core():
             assert got() == 1.0
 
 
-def test_the_choice_is_made_when_the_node_is_recorded(backend):
+def test_the_gradient_is_chosen_when_the_node_is_recorded(backend):
     with pg.override_gradient("Exp", x=lambda dy: dy * 7):
         _, pullback = pg.vjp(pg.exp, 0.0)
     assert pullback(1.0)[0].item() == 7.0
@@ -136,7 +136,7 @@ def test_a_cotangent_that_does_not_fit_names_its_origin(backend):
         pg.grad(lambda x: pg.sum(pg.exp(x)))(pg.asarray([1.0, 2.0]))
 
 
-def test_jvp_refuses_what_is_not_linear(backend):
+def test_jvp_refuses_a_gradient_that_is_not_linear(backend):
     guided = {"x": lambda dy, y: dy * pg.astype(dy > 0, "float32"), "linear": False}
     with (
         pg.override_gradient("Relu", **guided),
@@ -151,7 +151,7 @@ def test_a_gradient_names_only_values_of_its_kernel(wrong):
         pg.register_gradient("Exp", **wrong)
 
 
-def test_only_what_a_gradient_names_is_kept(backend):
+def test_a_tape_saves_only_values_that_gradients_name(backend):
     x = pg.ones((3,))
     tape = Tape()
     tape.watch(x)
@@ -166,7 +166,7 @@ def test_only_what_a_gradient_names_is_kept(backend):
     assert [node.plan.kernel.name for node in tape.nodes] == ["Square", "Exp", "Add"]
 
 
-def test_disposing_what_a_tape_saved_does_no_harm(backend):
+def test_a_tensor_that_a_tape_saved_may_be_disposed(backend):
     def f(x):
         y = pg.square(x)
         z = y * y
@@ -187,8 +187,8 @@ def test_a_pullback_runs_in_another_thread(backend):
     assert found == [pullback(1.0)[0].item()]
 
 
-def test_nothing_is_recorded_of_constants(backend):
-    """What docs/guide.md gives instead of a block without gradients."""
+def test_operations_on_constants_are_not_recorded(backend):
+    """docs/guide.md suggests ``stop_gradient`` in place of a no-gradient block."""
     tapes = []
 
     def net(params, x):

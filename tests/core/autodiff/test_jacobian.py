@@ -1,4 +1,4 @@
-"""Jacobians and Hessians against what mathematics says."""
+"""Jacobians and Hessians, compared with their formulas."""
 
 import numpy as np
 import plugrad as pg
@@ -27,7 +27,7 @@ def test_shapes_of_result_and_argument(mode, backend):
     assert pg.jacobian(lambda x: x, mode=mode)(pg.ones((0,))).shape == (0, 0)
 
 
-def test_hessian_of_a_quadratic_form_and_beyond(backend):
+def test_hessian_and_derivatives_of_higher_order(backend):
     q = A @ A.T
     found = pg.hessian(lambda x: pg.sum(x * (pg.asarray(q) @ x)))(np.ones(3))
     np.testing.assert_allclose(found.numpy(), 2 * q)
@@ -54,6 +54,6 @@ BAD = [
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), BAD)
-def test_what_has_no_jacobian(call, kind, message, backend):
+def test_calls_without_jacobian_or_hessian_are_refused(call, kind, message, backend):
     with pytest.raises(kind, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Which kernels ops and their gradients run: no copies, and no reshapes in vain."""
+"""Which kernels ops and their gradients run, without copies or needless reshapes."""
 
 import numpy as np
 import plugrad as pg
@@ -8,10 +8,10 @@ X = np.ones((1, 4, 4, 2), np.float32)
 FILTER = np.ones((3, 3, 2, 3), np.float32)
 LOGITS = np.ones((2, 3, 4), np.float32)
 BATCH = np.array([[0, 3, 1], [2, 2, 0]], np.int32)
-LOSS = ["LogSoftmax", "GatherV2", "Neg", "Mean"]
+LOSS_KERNELS = ["LogSoftmax", "GatherV2", "Neg", "Mean"]
 
 
-def ran(f):
+def kernels_run_by(f):
     with pg.profile() as profile:
         f()
     return [record.kernel for record in profile.records]
@@ -43,16 +43,16 @@ def ran(f):
         ),
     ],
 )
-def test_which_kernels_a_gradient_runs(op, arrays, kernels):
+def test_kernels_that_a_gradient_runs(op, arrays, kernels):
     y, pull_back = pg.vjp(op, *map(pg.asarray, arrays))
     dy = pg.ones_like(y)
-    assert ran(lambda: pull_back(dy)) == kernels.split()
+    assert kernels_run_by(lambda: pull_back(dy)) == kernels.split()
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_which_kernels_the_loss_of_classes_runs(rank):
+def test_kernels_that_the_sparse_cross_entropy_runs(rank):
     first = (0,) * (3 - rank)
     classes = pg.asarray(BATCH[first])
     logits = pg.asarray(LOGITS[first])
     loss = pg.losses.sparse_softmax_cross_entropy
-    assert ran(lambda: loss(classes, logits)) == LOSS
+    assert kernels_run_by(lambda: loss(classes, logits)) == LOSS_KERNELS

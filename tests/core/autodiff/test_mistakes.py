@@ -1,4 +1,4 @@
-"""A warning when f closes over the tensor that it is differentiated in."""
+"""A warning if f closes over the tensor by which it is differentiated."""
 
 import dataclasses
 import functools
@@ -14,19 +14,19 @@ T = pg.asarray([1.0, 2.0])
 PARAMS = {"w": T, "b": [pg.asarray(3.0)]}
 
 
-def of_global(x):
+def reads_global(x):
     return pg.sum(T)
 
 
-def of_helper(x):
-    return of_global(None) * 2.0
+def calls_helper(x):
+    return reads_global(None) * 2.0
 
 
-def of_parameters(p):
+def reads_parameters(p):
     return pg.sum(PARAMS["w"] * PARAMS["b"][0])
 
 
-def of_comprehension(x):
+def reads_in_comprehension(x):
     return pg.add_n([pg.sum(y) for y in [T * i for i in range(2)]])
 
 
@@ -49,7 +49,7 @@ def closing_over(t):
     return lambda x: pg.sum(t)
 
 
-def with_own_helper(t):
+def with_local_helper(t):
     def helper():
         return pg.sum(t)
 
@@ -59,13 +59,22 @@ def with_own_helper(t):
 MODEL = Model(T)
 VARIABLE = pg.Variable([1.0, 2.0])
 ARRAY = np.ones(2, np.float32)
-WARNED = {  # name in the message: gradient
+WARNED = {  # (how the message names the tensor, call that warns)
     "a closure": ("'t' of <lambda>", lambda: pg.grad(closing_over(T))(T)),
-    "a global": ("the global 'T'", lambda: pg.grad(of_global)(T)),
-    "a helper": ("the global 'T'", lambda: pg.grad(of_helper)(T)),
-    "a helper in a closure": ("'t' of helper", lambda: pg.grad(with_own_helper(T))(T)),
-    "parameters": ("the global 'PARAMS'['w']", lambda: pg.grad(of_parameters)(PARAMS)),
-    "inside a comprehension": ("the global 'T'", lambda: pg.grad(of_comprehension)(T)),
+    "a global": ("the global 'T'", lambda: pg.grad(reads_global)(T)),
+    "a helper": ("the global 'T'", lambda: pg.grad(calls_helper)(T)),
+    "a helper in a closure": (
+        "'t' of helper",
+        lambda: pg.grad(with_local_helper(T))(T),
+    ),
+    "parameters": (
+        "the global 'PARAMS'['w']",
+        lambda: pg.grad(reads_parameters)(PARAMS),
+    ),
+    "inside a comprehension": (
+        "the global 'T'",
+        lambda: pg.grad(reads_in_comprehension)(T),
+    ),
     "a method": ("Model.w", lambda: pg.grad(MODEL.loss)(T)),
     "a callable object": ("Model.w", lambda: pg.grad(MODEL)(T)),
     "an object": (
@@ -84,13 +93,13 @@ WARNED = {  # name in the message: gradient
         "the global 'ARRAY'",
         lambda: pg.grad(lambda x: pg.sum(pg.asarray(ARRAY)))(ARRAY),
     ),
-    "value_and_grad": ("the global 'T'", lambda: pg.value_and_grad(of_global)(T)[1]),
+    "value_and_grad": ("the global 'T'", lambda: pg.value_and_grad(reads_global)(T)[1]),
     "argnums": (
         "the global 'T'",
         lambda: pg.grad(lambda n, x: pg.sum(T), argnums=1)(1, T),
     ),
-    "grads": ("the global 'T'", lambda: pg.grads(of_global)(T)[0]),
-    "vjp": ("the global 'T'", lambda: pg.vjp(of_global, T)[1](1.0)[0]),
+    "grads": ("the global 'T'", lambda: pg.grads(reads_global)(T)[0]),
+    "vjp": ("the global 'T'", lambda: pg.vjp(reads_global, T)[1](1.0)[0]),
     "nested": (
         "'t' of <lambda>",
         lambda: pg.grad(lambda t: pg.sum(pg.grad(closing_over(t))(t)) + pg.sum(t * t))(
@@ -101,9 +110,9 @@ WARNED = {  # name in the message: gradient
 
 
 @pytest.mark.parametrize("name", WARNED)
-def test_what_closes_over_its_tensor(name):
-    written, gradient = WARNED[name]
-    message = f"does not use its argument but {written}, the same tensor"
+def test_closing_over_the_differentiated_tensor_warns(name):
+    tensor_name, gradient = WARNED[name]
+    message = f"does not use its argument but {tensor_name}, the same tensor"
     with pytest.warns(UserWarning, match=re.escape(message)) as found:
         gradient()
     assert [warning.filename for warning in found] == [__file__]
@@ -111,7 +120,7 @@ def test_what_closes_over_its_tensor(name):
 
 @dataclasses.dataclass
 class Half:
-    one: Any = dataclasses.field(init=False)  # and never set
+    one: Any = dataclasses.field(init=False)  # is never set
 
 
 HALF = Half()
@@ -120,7 +129,7 @@ SILENT = {
     "a constant": lambda: pg.grad(lambda x: pg.asarray(3.0))(T),
     "another tensor": lambda: pg.grad(lambda x: pg.sum(UNUSED))(T),
     "unused parameters": lambda: pg.grad(lambda p: p["b"][0] * T[0])(PARAMS),
-    "the tensor as a constant, too": lambda: pg.grad(lambda x: pg.sum(x * T))(T),
+    "the tensor also as a constant": lambda: pg.grad(lambda x: pg.sum(x * T))(T),
     "another argument": lambda: pg.grad(second)(T, T),
     "another argument, by argnums": lambda: pg.grad(second, argnums=0)(T, T),
     "another argument of jacobian": lambda: pg.jacobian(lambda x, y: y)(T, T),
@@ -133,7 +142,7 @@ SILENT = {
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_a_zero_gradient_alone_is_no_fault(name):
+def test_other_zero_gradients_do_not_warn(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SILENT[name]()
@@ -143,5 +152,5 @@ def test_the_warning_is_given_once_for_each_place():
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("default")
         for _ in range(3):
-            assert pg.grad(of_global)(T).tolist() == [0.0, 0.0]
+            assert pg.grad(reads_global)(T).tolist() == [0.0, 0.0]
     assert len(found) == 1

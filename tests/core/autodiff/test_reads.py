@@ -1,4 +1,4 @@
-"""Values that leave plugrad while a gradient is asked for: a warning, or an error."""
+"""Functions that read a tensor's values while differentiated warn, or raise."""
 
 import re
 import warnings
@@ -25,7 +25,7 @@ READS = {
     "complex()": lambda x: constant(complex(x[0]).real),
     "DLPack": lambda x: constant(np.from_dlpack(x)),
 }
-WAYS = {
+GRADIENTS = {
     "grad": lambda f: pg.grad(f)(T),
     "value_and_grad": lambda f: pg.value_and_grad(f)(T)[1],
     "grads": lambda f: pg.grads(f)(T)[0],
@@ -50,10 +50,10 @@ def test_a_gradient_that_is_lost_by_a_read_warns_once(name):
         assert cure in str(warning.message)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_kind_of_gradient_warns(way):
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_every_kind_of_gradient_warns(gradient):
     with pytest.warns(UserWarning, match=r"read by numpy\(\) at .*test_reads"):
-        dx = WAYS[way](READS["numpy()"])
+        dx = GRADIENTS[gradient](READS["numpy()"])
     assert not dx.numpy().any()
 
 
@@ -73,7 +73,7 @@ def test_np_asarray_warns_at_once_and_not_again():
     assert "no gradient through NumPy" in str(warning.message)
 
 
-def test_variables_that_are_read():
+def test_reading_a_variable_warns():
     with pytest.warns(UserWarning, match=r"read by numpy\(\)"):
         _, found = pg.variable_grads(lambda: constant(V.numpy()), [V])
     assert found[V].tolist() == [0, 0]
@@ -83,7 +83,7 @@ def test_variables_that_are_read():
     assert found[V].tolist() == [2, 4]
 
 
-def test_a_read_on_the_way_to_a_second_order_gradient():
+def test_a_read_inside_a_second_order_gradient_warns():
     def slope(x):
         return constant(pg.grad(lambda x: pg.sum(x**3))(x).numpy())
 
@@ -113,13 +113,13 @@ def sine(x):
     return pg.asarray(np.sin(x.numpy())), lambda dy: dy * pg.cos(x)
 
 
-RIGHT = {
+HARMLESS_READS = {
     "a log": (logged, [4, 8]),
-    "what is printed": (printed, [2, 4]),
+    "printing": (printed, [2, 4]),
     "stop_gradient": (on_purpose, [3, 3]),
     "stop_gradient alone": (lambda x: constant(pg.stop_gradient(x).numpy()), [0, 0]),
     "custom_grad": (lambda x: pg.sum(sine(x)), np.cos([1, 2])),
-    "what plugrad reads": (
+    "reads inside plugrad": (
         lambda x: pg.sum(pg.linalg.svdvals(pg.reshape(x, (1, 2)))),
         np.asarray([1, 2]) / np.sqrt(5),
     ),
@@ -129,9 +129,9 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", HARMLESS_READS)
 def test_reads_that_lose_nothing_are_silent(name):
-    f, expected = RIGHT[name]
+    f, expected = HARMLESS_READS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_allclose(pg.grad(f)(T).numpy(), expected, rtol=1e-6)
@@ -160,14 +160,14 @@ def test_debug_raises_though_the_result_depends_on_the_argument():
         pg.variable_grads(lambda: pg.sum(V * V) + V.numpy().sum(), [V])
 
 
-@pytest.mark.parametrize("name", [name for name in RIGHT if name != "a log"])
-def test_debug_lets_pass_what_is_meant(name):
-    f, expected = RIGHT[name]
+@pytest.mark.parametrize("name", [name for name in HARMLESS_READS if name != "a log"])
+def test_debug_accepts_harmless_reads(name):
+    f, expected = HARMLESS_READS[name]
     with pg.debug():
         np.testing.assert_allclose(pg.grad(f)(T).numpy(), expected, rtol=1e-6)
 
 
-def test_values_outside_of_gradients_are_free():
+def test_debug_accepts_reads_outside_of_gradients():
     with pg.debug():
         loss, dx = pg.value_and_grad(lambda x: pg.sum(x * x))(T)
         assert (loss.item(), dx.tolist(), T.numpy().sum()) == (5.0, [2, 4], 3.0)

@@ -1,4 +1,4 @@
-"""``custom_grad`` inside ``vmap``: its gradients count on both sides of it."""
+"""``custom_grad`` inside ``vmap``, with ``grad`` inside and outside of the ``vmap``."""
 
 import numpy as np
 import plugrad as pg
@@ -27,28 +27,27 @@ def per_example(x, scale):
     return pg.sum(clipped(x, scale) ** 2)
 
 
-def in_turn(f):
-    """Return the sum of ``f`` over examples, one after the other."""
-    add = lambda xs, scale: sum(
+def with_loop(f):
+    """Return a function that adds up ``f(x) ** 2`` example by example."""
+    return lambda xs, scale: sum(
         (pg.sum(f(xs[i], scale) ** 2) for i in range(len(X))), start=pg.asarray(0.0)
     )
-    return add
 
 
-def at_once(f):
+def with_vmap(f):
     return lambda xs, scale: pg.sum(pg.vmap(f, in_axes=(0, None))(xs, scale) ** 2)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_custom_gradients(order):
     inner = per_example if order == 1 else pg.grad(per_example)
-    whole = at_once(inner)
-    one = in_turn(inner)
+    mapped = with_vmap(inner)
+    looped = with_loop(inner)
     if order == 3:
-        whole = squared_gradient(whole)
-        one = squared_gradient(one)
-    expected = pg.grads(one)(X, 1.5)
-    for got, wanted in zip(pg.grads(whole)(X, 1.5), expected, strict=True):
+        mapped = squared_gradient(mapped)
+        looped = squared_gradient(looped)
+    expected = pg.grads(looped)(X, 1.5)
+    for got, wanted in zip(pg.grads(mapped)(X, 1.5), expected, strict=True):
         close(got, wanted.numpy())
     assert np.abs(expected[0].numpy()).max() > 1e-3
 

@@ -1,4 +1,4 @@
-"""The rules by which kernels are batched, and kernels without one."""
+"""Batching rules of kernels, and kernels without a rule."""
 
 import numpy as np
 import plugrad as pg
@@ -12,8 +12,8 @@ W = RNG.normal(size=(4, 3)).astype("float32")
 
 
 @pytest.mark.parametrize("op", [pg.tanh, pg.sigmoid, pg.elu])
-def test_a_recorded_gradient_whose_cotangent_is_one_for_all(op):
-    """Kernels of gradients take equal shapes, which a recording checks."""
+def test_a_recorded_gradient_with_an_unbatched_cotangent(op):
+    """Gradient kernels need inputs of equal shapes, which a recording checks."""
     slope = pg.grad(lambda x: pg.sum(op(x)))
     x = pg.asarray([-1.0, 0.5, 2.0])
     jitted = pg.jit(pg.vmap(slope))
@@ -30,13 +30,14 @@ def test_only_kernels_that_broadcast_are_batched_without_equal_shapes():
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_a_kernel_without_a_rule():
-    bare = plugin.Kernel("test.Bare(x: floating)", out=plugin.same)
-    pg.register_kernel(bare, pg.get_backend(), lambda x: x)
-    bare = plugin.contracts()["test.Bare"]  # declared by the first run of this test
-    bare.batching = None
+def test_a_kernel_without_a_rule_is_refused_until_it_gets_one():
+    without_rule = plugin.Kernel("test.Bare(x: floating)", out=plugin.same)
+    pg.register_kernel(without_rule, pg.get_backend(), lambda x: x)
+    # the contract that the first run of this test has declared
+    without_rule = plugin.contracts()["test.Bare"]
+    without_rule.batching = None
     try:
-        f = lambda x: plugin.run(bare, x)
+        f = lambda x: plugin.run(without_rule, x)
         with pytest.raises(
             NotImplementedError, match=r"vmap: test\.Bare.*plugin\.batching"
         ):
@@ -44,9 +45,9 @@ def test_a_kernel_without_a_rule():
         constant = pg.asarray(W)
         y = pg.vmap(lambda x: f(constant)[0, 0] * x)(X)
         np.testing.assert_allclose(y.numpy(), W[0, 0] * X, rtol=2e-5)
-        plugin.batching(bare, "elementwise")
+        plugin.batching(without_rule, "elementwise")
         assert pg.vmap(f)(X).shape == X.shape
-        plugin.batching(bare)(lambda batched, x: pg.sum(x))
+        plugin.batching(without_rule)(lambda batched, x: pg.sum(x))
         with pytest.raises(ValueError, match=r"rule of test\.Bare returned shape \(\)"):
             pg.vmap(f)(X)
     finally:
@@ -54,6 +55,6 @@ def test_a_kernel_without_a_rule():
     with pytest.raises(
         ValueError, match="batching: rule 'nonsense': use 'elementwise'"
     ):
-        plugin.batching(bare, "nonsense")
+        plugin.batching(without_rule, "nonsense")
     with pytest.raises(TypeError, match="batching: expected a Kernel, got 'Relu'"):
         plugin.batching("Relu", "each")

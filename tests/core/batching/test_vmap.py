@@ -1,6 +1,6 @@
 """``vmap`` equals a loop over the examples: axes, gradients, nesting, errors.
 
-That it does so for every kernel is tested by the conformance kit.
+The conformance kit tests this for every kernel.
 """
 
 import threading
@@ -40,12 +40,13 @@ def test_axes(axis, out):
 
 
 def test_axes_of_each_argument():
-    f = lambda w, x, scale: (x @ w) * scale  # w: as it is; x: axis 0
+    f = lambda w, x, scale: (x @ w) * scale  # w is not mapped, x is along axis 0
     y = pg.vmap(f, in_axes=(None, 0, None))(W, X, 2.0)
     close(y, X @ W * 2)
     y = pg.vmap(f, (1, None, 0))(W[:, None, :], X[0], np.float32([2]))
     close(y, (X[0] @ W * 2)[None])
-    y = pg.vmap(lambda x, *, y: x + y)(X, y=X)  # by name: along axis 0
+    # keyword arguments are mapped along axis 0
+    y = pg.vmap(lambda x, *, y: x + y)(X, y=X)
     close(y, 2 * X)
 
 
@@ -64,16 +65,16 @@ def test_structures():
     close(y, X[:3, 0] * X[0, 0])
 
 
-def test_arguments_that_are_no_tensors_pass():
+def test_arguments_other_than_tensors():
     f = lambda x, how, fn: fn(x, axis=how["axis"])
     close(pg.vmap(f, in_axes=(0, None, None))(X, {"axis": 0}, pg.sum), X.sum(1))
 
 
-def test_results_that_are_the_same_for_all():
+def test_results_that_are_equal_for_all_examples():
     constant = pg.asarray([1.0, 2.0])
-    outside, inside = pg.vmap(lambda x: (constant, pg.zeros(2)))(X)
-    close(outside, np.tile([1.0, 2.0], (5, 1)))
-    close(inside, np.zeros((5, 2)))
+    from_outside, made_inside = pg.vmap(lambda x: (constant, pg.zeros(2)))(X)
+    close(from_outside, np.tile([1.0, 2.0], (5, 1)))
+    close(made_inside, np.zeros((5, 2)))
     assert pg.vmap(lambda x: constant, out_axes=None)(X).shape == (2,)
 
 
@@ -120,7 +121,7 @@ def test_indexing_by_examples():
     close(pg.vmap(lambda i: pg.one_hot(i, 4))(i), np.eye(4)[i])
 
 
-def test_values_that_are_the_same_can_be_read():
+def test_values_that_are_equal_for_all_examples_can_be_read():
     t = pg.asarray(3)
     f = lambda x: x * t.item() if t > 2 and pg.ones(2).sum().item() == 2 else x
     close(pg.vmap(f)(X), 3 * X)
@@ -179,35 +180,38 @@ def test_gradient_of_each_example():
 
 
 def test_gradient_through_vmap():
-    whole = lambda w, x: pg.sum(pg.vmap(network, in_axes=(None, 0))(w, x))
-    one = lambda w, x: sum((network(w, x[i]) for i in range(5)), start=pg.asarray(0.0))
-    for got, expected in zip(pg.grads(whole)(W, X), pg.grads(one)(W, X), strict=True):
-        close(got, expected.numpy())
+    mapped = lambda w, x: pg.sum(pg.vmap(network, in_axes=(None, 0))(w, x))
+    looped = lambda w, x: sum(
+        (network(w, x[i]) for i in range(5)), start=pg.asarray(0.0)
+    )
+    expected = pg.grads(looped)(W, X)
+    for got, wanted in zip(pg.grads(mapped)(W, X), expected, strict=True):
+        close(got, wanted.numpy())
 
 
 def test_gradient_of_gradients_of_examples():
     each = pg.vmap(pg.grad(network), in_axes=(None, 0))
-    whole = lambda w: pg.sum(each(w, X) ** 2)
-    one = lambda w: sum(
+    mapped = lambda w: pg.sum(each(w, X) ** 2)
+    looped = lambda w: sum(
         (pg.sum(pg.grad(network)(w, pg.asarray(x)) ** 2) for x in X),
         start=pg.asarray(0.0),
     )
-    close(pg.grad(whole)(W), pg.grad(one)(W).numpy())
+    close(pg.grad(mapped)(W), pg.grad(looped)(W).numpy())
 
 
-def test_a_tensor_from_outside_that_is_differentiated():
-    def whole(w):
+def test_gradient_inside_by_a_tensor_from_outside():
+    def mapped(w):
         inner = lambda x: pg.grad(lambda u: network(u, x))(w)
         return pg.sum(pg.vmap(inner)(X) ** 2)
 
-    one = lambda w: sum(
+    looped = lambda w: sum(
         (pg.sum(pg.grad(network)(w, pg.asarray(x)) ** 2) for x in X),
         start=pg.asarray(0.0),
     )
-    close(pg.grad(whole)(W), pg.grad(one)(W).numpy())
+    close(pg.grad(mapped)(W), pg.grad(looped)(W).numpy())
 
 
-def test_pullback_from_outside_gives_the_jacobian():
+def test_a_pullback_mapped_over_unit_vectors_gives_the_jacobian():
     f = lambda x: pg.tanh(x) * pg.sum(x)
     _, pullback = pg.vjp(f, X[0])
     rows = pg.vmap(lambda dy: pullback(dy)[0])(pg.eye(4))
@@ -240,7 +244,7 @@ def test_gradients_of_matrices(f):
     )
 
 
-def test_variables_are_differentiated():
+def test_gradients_of_variables():
     v = pg.Variable(W)
     loss = lambda x: pg.sum((x @ v) ** 2)
     _, found = pg.variable_grads(lambda: pg.sum(pg.vmap(loss)(X)))
@@ -257,13 +261,13 @@ def test_overrides_inside_the_function():
     twice = lambda x: pg.sum(pg.vmap(f)(x))
     close(pg.grad(twice)(X), np.full_like(X, 14))
     close(pg.vmap(pg.grad(f))(X), np.full_like(X, 14))
-    close(pg.grad(lambda x: pg.sum(pg.vmap(pg.relu)(x)))(X), X > 0)  # as before
+    # the override applies only inside f
+    close(pg.grad(lambda x: pg.sum(pg.vmap(pg.relu)(x)))(X), X > 0)
 
 
-def test_overrides_reach_both_ways():
-    guided = {"Relu": {"x": lambda dy: dy * 7.0}}
+def test_overrides_outside_of_vmap():
     f = lambda x: pg.sum(pg.relu(x))
-    with pg.override_gradient("Relu", x=guided["Relu"]["x"]):
+    with pg.override_gradient("Relu", x=lambda dy: dy * 7.0):
         close(pg.vmap(pg.grad(f))(X), np.full_like(X, 7))
         close(pg.grad(lambda x: pg.sum(pg.vmap(f)(x)))(X), np.full_like(X, 7))
 
@@ -303,7 +307,7 @@ def test_random_numbers_differ_between_examples():
     assert pg.vmap(lambda x: pg.random.uniform((3,)))(X[:0]).shape == (0, 3)
 
 
-def test_keys_of_each_example():
+def test_random_keys_of_each_example():
     def f(key, x):
         a, b = pg.random.split(key)
         c = pg.random.fold_in(a, 3)
@@ -311,15 +315,16 @@ def test_keys_of_each_example():
         return normal, pg.random.multinomial(pg.zeros(50), 4, seed=b), c
 
     keys = pg.random.split(pg.random.key(1), 5)
-    one = [f(keys[i], pg.asarray(X[i, 0])) for i in range(5)]
+    looped = [f(keys[i], pg.asarray(X[i, 0])) for i in range(5)]
     for got, expected in zip(
-        pg.vmap(f)(keys, X[:, 0]), zip(*one, strict=True), strict=True
+        pg.vmap(f)(keys, X[:, 0]), zip(*looped, strict=True), strict=True
     ):
         np.testing.assert_array_equal(
             got.numpy(), np.stack([y.numpy() for y in expected])
         )
     same = pg.vmap(f, in_axes=(None, 0))(keys[2], X[:, 0])
-    np.testing.assert_array_equal(same[1].numpy(), np.tile(one[2][1].numpy(), (5, 1)))
+    with_one_key = same[1].numpy()
+    np.testing.assert_array_equal(with_one_key, np.tile(looped[2][1].numpy(), (5, 1)))
 
 
 def test_threads():
@@ -358,7 +363,7 @@ READ = r"vmap: the values of a tensor of shape .* differ between the 5 examples"
         (lambda x: pg.unique_values(pg.sign(x)), "shapes that depend on the values"),
     ],
 )
-def test_values_cannot_be_read(f, message):
+def test_values_that_differ_between_examples_cannot_be_read(f, message):
     with pytest.raises(ValueError, match=message):
         pg.vmap(f)(np.sort(X, axis=1) + np.arange(5, dtype="float32")[:, None] - 2)
 
@@ -399,7 +404,7 @@ def test_results_that_do_not_fit():
         pg.vmap(lambda x: object())(X)
 
 
-def test_tensors_that_leak():
+def test_a_mapped_tensor_cannot_be_used_after_the_call():
     leaked = []
     pg.vmap(lambda x: leaked.append(x) or x)(X)
     (x,) = leaked

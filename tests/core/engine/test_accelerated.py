@@ -1,6 +1,7 @@
-"""The accelerators in C: they do the fast path, and leave all else to Python, undone.
+"""The C accelerators run the fast paths and leave everything else to Python.
 
-What kernels, gradients and finalizers do to them is in test_accelerated_abused.py.
+test_accelerated_abused.py runs them with kernels, gradients and finalizers that
+misbehave.
 """
 
 import copy
@@ -26,7 +27,7 @@ from plugrad._src.registry.contract import VJP, Kernel, same
 from plugrad._src.tensor.tensor import Tensor
 
 SOURCES = Path(__file__).parents[3] / "core/src_c"
-PYTHON = {
+PYTHON_FUNCTIONS = {
     "run": dispatch.run,
     "unary": _convert.unary,
     "floating_unary": _convert.floating_unary,
@@ -37,21 +38,21 @@ PYTHON = {
 
 
 class SlowPath(Exception):
-    """Raised where a accelerator hands on to Python."""
+    """Raised when an accelerator hands a call over to Python."""
 
 
 @pytest.fixture(autouse=True)
-def accelerators():  # in place of the folder's: these tests compare the two
+def accelerators():  # replaces the folder's fixture: these tests compare C and Python
     if accelerated._speedups is None:
         pytest.skip("the core was built without its accelerators in C")
     accelerated.enable(True)
     with pg.use_backend("cpu"):
-        pg.zeros(1)  # the backend is open
+        pg.zeros(1)  # opens the backend
         yield
 
 
 def accelerator(name):
-    """Return a accelerator of which the Python function raises."""
+    """Return an accelerator whose Python function raises SlowPath."""
 
     def python(*_, **__):
         raise SlowPath(name)
@@ -66,7 +67,7 @@ def f32(*sizes, dtype="float32"):
 
 
 def taped(work, *xs):
-    """Return what ``work`` returns under a tape that watches ``xs``, and the tape."""
+    """Call ``work`` under a tape that watches ``xs``; return its result and the tape."""
     tape = _tape.Tape()
     for x in xs:
         tape.watch(x)
@@ -74,7 +75,8 @@ def taped(work, *xs):
         return work(), tape
 
 
-# What takes the fast path: (accelerator, arguments, attributes), with a tape or none.
+# Calls that take the fast path, with and without a tape:
+# (accelerator, arguments, attributes)
 FAST = {
     "run": ("run", lambda: (unary.EXP, f32(2, 3)), {}),
     "run, attributes": ("run", lambda: (shape.RESHAPE, f32(2, 3)), {"shape": (3, 2)}),
@@ -110,53 +112,53 @@ def test_the_fast_path_does_what_python_does(case, under_tape):
     name, make, attrs = FAST[case]
     arguments = make()
     xs = [x for x in arguments if isinstance(x, Tensor)]
-    python = PYTHON[name].__wrapped__
+    python = PYTHON_FUNCTIONS[name].__wrapped__
     call = lambda f: lambda: f(*arguments, **attrs)
     if not under_tape:
-        expected = python(*arguments, **attrs)  # a scalar is known from here on
+        expected = python(*arguments, **attrs)  # scalars are cached from here on
         found = accelerator(name)(*arguments, **attrs)
     else:
         accelerated.enable(False)
-        expected, theirs = taped(call(python), *xs)
-        taped(call(python), *xs)  # plans are made
+        expected, python_tape = taped(call(python), *xs)
+        taped(call(python), *xs)  # makes the plans
         accelerated.enable(True)
-        found, ours = taped(call(accelerator(name)), *xs)
-        assert len(ours.nodes) == len(theirs.nodes)
-        for mine, other in zip(ours.nodes, theirs.nodes, strict=True):
-            assert type(mine) is _tape.Node
-            assert mine[:3] == other[:3]
-            assert [(t.shape, t.dtype) for t in mine.outputs] == [
-                (t.shape, t.dtype) for t in other.outputs
+        found, c_tape = taped(call(accelerator(name)), *xs)
+        assert len(c_tape.nodes) == len(python_tape.nodes)
+        for node, python_node in zip(c_tape.nodes, python_tape.nodes, strict=True):
+            assert type(node) is _tape.Node
+            assert node[:3] == python_node[:3]
+            assert [(t.shape, t.dtype) for t in node.outputs] == [
+                (t.shape, t.dtype) for t in python_node.outputs
             ]
-            assert _saved(mine) == _saved(other)
-            assert mine.outputs == [found._tape_id]
-            assert found._tape_id in ours.tracked
+            assert _saved(node) == _saved(python_node)
+            assert node.outputs == [found._tape_id]
+            assert found._tape_id in c_tape.tracked
     assert type(found) is Tensor
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     np.testing.assert_array_equal(found.numpy(), expected.numpy())
 
 
 def _saved(node):
-    """Return what can be compared of the values that a node has saved."""
+    """Return the values that a node has saved in a form that can be compared."""
 
-    def looks(value):
+    def comparable(value):
         if isinstance(value, Tensor):
-            who = value._tape_id if value._tape_id in node.inputs else "the output"
-            return who, value._home, value.numpy().tolist()
+            source = value._tape_id if value._tape_id in node.inputs else "the output"
+            return source, value._home, value.numpy().tolist()
         if isinstance(value, _tape.TapeId):
             return value.shape, value.dtype
         return value
 
-    return [looks(value) for value in node.saved]
+    return [comparable(value) for value in node.saved]
 
 
-def _deleted():
+def _tensor_without_dtype():
     x = f32(2)
     del x._dtype
     return x
 
 
-def _disposed():
+def _disposed_tensor():
     x = f32(2)
     x.dispose()
     return x
@@ -170,7 +172,7 @@ SLOW = {
     "an array": ("run", lambda: (unary.EXP, np.ones(2, np.float32))),
     "many inputs": ("run", lambda: (shape.CONCAT, *[f32(1)] * 17)),
     "an empty tensor object": ("run", lambda: (unary.EXP, Tensor.__new__(Tensor))),
-    "a deleted slot": ("run", lambda: (unary.EXP, _deleted())),
+    "a deleted slot": ("run", lambda: (unary.EXP, _tensor_without_dtype())),
     "integers, where floats belong": (
         "floating_unary",
         lambda: (unary.EXP, f32(2, dtype="int32")),
@@ -198,7 +200,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("case", SLOW)
-def test_whatever_is_unusual_is_left_to_python(case):
+def test_unusual_calls_are_left_to_python(case):
     name, make = SLOW[case]
     arguments = make()
     with pytest.raises(SlowPath):
@@ -207,9 +209,9 @@ def test_whatever_is_unusual_is_left_to_python(case):
         taped(lambda: accelerator(name)(*arguments), f32(1))
 
 
-def test_an_error_of_moving_an_input_comes_through():
+def test_an_error_while_moving_an_input_is_raised():
     with pytest.raises(ValueError, match="has been disposed"):
-        accelerator("run")(unary.EXP, _disposed())
+        accelerator("run")(unary.EXP, _disposed_tensor())
 
 
 def test_observed_runs_are_left_to_python():
@@ -226,14 +228,14 @@ def test_observed_runs_are_left_to_python():
         taped(lambda: accelerator("run")(unary.EXP, x), x)
 
 
-def test_without_twins_everything_is_left_to_python():
+def test_disabled_accelerators_leave_everything_to_python():
     accelerated.enable(False)
     assert accelerated.fast_path_language() == "Python"
     with pytest.raises(SlowPath):
         accelerator("run")(unary.EXP, f32(2))
 
 
-def test_an_accelerator_is_known_by_the_name_of_its_function():
+def test_an_accelerator_is_found_by_the_name_of_its_function():
     with pytest.raises(ValueError, match="there is no accelerator of 'nothing'"):
         accelerator("nothing")
     assert dispatch.run.__doc__ == dispatch.run.__wrapped__.__doc__
@@ -246,9 +248,13 @@ def test_an_accelerator_is_known_by_the_name_of_its_function():
         accelerated._speedups.Accelerated()
 
 
-def test_an_accelerator_is_pickled_and_copied_as_a_function_is():
-    for same_one in (copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))):
-        assert same_one(dispatch.run) is dispatch.run
+def test_an_accelerator_is_pickled_and_copied_like_a_function():
+    for duplicate in (
+        copy.copy,
+        copy.deepcopy,
+        lambda f: pickle.loads(pickle.dumps(f)),
+    ):
+        assert duplicate(dispatch.run) is dispatch.run
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
@@ -267,16 +273,16 @@ def test_nothing_is_moved_to_a_backend_that_lacks_the_kernel():
 # --- memory -----------------------------------------------------------------------
 
 
-def _gradients():
-    """Do all that accelerators do."""
+def _work_for_all_accelerators():
+    """Return a function that runs every accelerator."""
     x = f32(2, 3)
     f = lambda x: pg.sum(pg.tanh(x * x + x + 1.0) * pg.concat([x, x])[:2])
     double = pg.custom_grad(lambda x: (x * 2, lambda dy: dy * 2))
     return lambda: (pg.grad(f)(x), pg.grad(lambda x: pg.sum(double(x)))(x), x + x)
 
 
-def test_no_reference_is_kept_or_lost():
-    work = _gradients()
+def test_reference_counts_stay_the_same():
+    work = _work_for_all_accelerators()
     for _ in range(50):
         work()
     shared = [unary.EXP, binary.ADD, np.dtype("float32"), Tensor, _tape.TapeId]
@@ -292,12 +298,13 @@ def test_no_reference_is_kept_or_lost():
     assert len(gc.get_objects()) - objects < 50
 
 
-def _fails_without_memory(call):
-    """Run ``call`` with ever more memory; return how often it was too little.
+def _count_memory_errors(call):
+    """Run ``call`` with more and more memory; return how many of the runs failed.
 
-    Only accelerators run without memory: not all of Python's own code survives it.
+    This is done only with accelerators, because not all of Python's own code survives
+    a lack of memory.
     """
-    testcapi = pytest.importorskip("_testcapi", reason="this Python is without it")
+    testcapi = pytest.importorskip("_testcapi", reason="this Python has no _testcapi")
     failed = 0
     for allocations in range(300):
         testcapi.set_nomemory(allocations)
@@ -311,48 +318,48 @@ def _fails_without_memory(call):
 
 
 @pytest.mark.parametrize("case", FAST)
-def test_out_of_memory_is_an_error_and_nothing_worse(case):
+def test_running_out_of_memory_leaves_no_incomplete_node(case):
     name, make, attrs = FAST[case]
     arguments = make()
     run_in_c = accelerator(name)
     call = lambda: run_in_c(*arguments, **attrs)
-    PYTHON[name](*arguments, **attrs)
-    assert _fails_without_memory(call)
+    PYTHON_FUNCTIONS[name](*arguments, **attrs)
+    assert _count_memory_errors(call)
     xs = [x for x in arguments if isinstance(x, Tensor)]
-    taped(call_python := lambda: PYTHON[name](*arguments, **attrs), *xs)
-    _, tape = taped(lambda: _fails_without_memory(call), *xs)
-    expected, theirs = taped(call_python, *xs)
-    assert bool(tape.nodes) == bool(theirs.nodes)
-    for node in tape.nodes:  # what failed is not there, what is there is complete
+    taped(call_python := lambda: PYTHON_FUNCTIONS[name](*arguments, **attrs), *xs)
+    _, tape = taped(lambda: _count_memory_errors(call), *xs)
+    expected, python_tape = taped(call_python, *xs)
+    assert bool(tape.nodes) == bool(python_tape.nodes)
+    for node in tape.nodes:  # failed calls leave no node, and all nodes are complete
         assert len(node) == len(_tape.Node._fields)
-        assert len(node.saved) == len(theirs.nodes[0].saved)
+        assert len(node.saved) == len(python_tape.nodes[0].saved)
     np.testing.assert_array_equal(call().numpy(), expected.numpy())
 
 
-def test_backward_out_of_memory_is_an_error_and_nothing_worse():
+def test_running_out_of_memory_in_a_backward_pass_is_an_error():
     x = f32(2)
     y, tape = taped(lambda: binary.multiply(x, x), x)
     (node,) = tape.nodes
     dy = f32(2)
-    through = accelerator("_backward_node")
-    owed = {}
+    backward_in_c = accelerator("_backward_node")
+    cotangents = {}
 
     def call():
-        owed.clear()
-        owed[y._tape_id] = dy
-        through(node, tape.tracked, owed, (), node.backend, False)
+        cotangents.clear()
+        cotangents[y._tape_id] = dy
+        backward_in_c(node, tape.tracked, cotangents, (), node.backend, False)
 
     call()
-    assert _fails_without_memory(call)
+    assert _count_memory_errors(call)
     call()
-    np.testing.assert_array_equal(owed[x._tape_id].numpy(), [2.0, 8.0])
+    np.testing.assert_array_equal(cotangents[x._tape_id].numpy(), [2.0, 8.0])
 
 
 # --- aliases and recording by hand ------------------------------------------------
 
 
 def recorded(record, tape, x, y):
-    """Record a run of ReLU with its attributes by hand; return its node."""
+    """Record a run of the kernel test.Slope by hand; return its node."""
     rule = VJP(lambda dy, *_: dy, ("x", "y", "x_spec", "slope"), "test")
     contract = Kernel("test.Slope(x; slope)", out=same)
     plan = _tape.make_plan(contract, {"x": rule}, 1, 1)
@@ -360,14 +367,14 @@ def recorded(record, tape, x, y):
     return tape.nodes[-1]
 
 
-def test_record_notes_what_python_notes():
-    ours = _tape.Tape()
-    theirs = _tape.Tape()
+def test_record_in_c_records_the_same_as_in_python():
+    c_tape = _tape.Tape()
+    python_tape = _tape.Tape()
     x = f32(2)
-    assert ours.watch(x) is theirs.watch(x)
+    assert c_tape.watch(x) is python_tape.watch(x)
     for record, tape in (
-        (accelerator("record"), ours),
-        (_tape.record.__wrapped__, theirs),
+        (accelerator("record"), c_tape),
+        (_tape.record.__wrapped__, python_tape),
     ):
         y = f32(2)
         node = recorded(record, tape, x, y)
@@ -375,13 +382,15 @@ def test_record_notes_what_python_notes():
         assert node.outputs == [y._tape_id]
         assert node.scope == "a/b"
         assert tape.tracked == {x._tape_id, y._tape_id}
-        kept_x, kept_y, spec, slope = node.saved
-        assert (kept_x._tape_id, kept_y._tape_id) == (x._tape_id, y._tape_id)
+        saved_x, saved_y, spec, slope = node.saved
+        assert (saved_x._tape_id, saved_y._tape_id) == (x._tape_id, y._tape_id)
         assert (spec, slope) == (x._tape_id, 0.5)
-    assert ours.nodes[0].plan.steps[0].saved == theirs.nodes[0].plan.steps[0].saved
+    assert (
+        c_tape.nodes[0].plan.steps[0].saved == python_tape.nodes[0].plan.steps[0].saved
+    )
 
 
-def test_an_alias_has_the_values_and_another_identity():
+def test_an_alias_has_the_same_values_and_another_identity():
     x = f32(3)
     tape_id = _tape.Tape().watch(x)
     for alias in (accelerator("alias"), _tape.alias.__wrapped__):
@@ -397,9 +406,9 @@ def test_aliases_and_records_on_the_slow_path_are_left_to_python():
     x = f32(2)
     y = f32(2)
     tape = _tape.Tape()
-    gone = f32(2)
-    gone.dispose()
-    for args in ((gone,), (1,), (), (x, None, None)):
+    disposed = f32(2)
+    disposed.dispose()
+    for args in ((disposed,), (1,), (), (x, None, None)):
         with pytest.raises(SlowPath):
             accelerator("alias")(*args)
     tape.watch(x)
@@ -419,13 +428,13 @@ def test_aliases_and_records_out_of_memory_are_errors():
     tape.watch(x)
     alias = accelerator("alias")
     record = accelerator("record")
-    assert _fails_without_memory(lambda: alias(x))
+    assert _count_memory_errors(lambda: alias(x))
     recorded(record, tape, x, f32(2))
     node = tape.nodes.pop()
     y = f32(2)
     args = ((tape,), node.plan, node.backend, (x,), {"slope": 0.5}, (y,), "")
-    assert _fails_without_memory(lambda: record(*args))
-    for node in tape.nodes:  # what failed is not there, what is there is complete
+    assert _count_memory_errors(lambda: record(*args))
+    for node in tape.nodes:  # failed calls leave no node, and all nodes are complete
         assert len(node) == len(_tape.Node._fields)
         assert len(node.saved) == 4
 
@@ -434,11 +443,11 @@ def test_aliases_and_records_out_of_memory_are_errors():
 
 
 @pytest.mark.parametrize("file", sorted(SOURCES.glob("*.c")), ids=lambda p: p.name)
-def test_the_compiler_has_nothing_to_say(file):
+def test_the_sources_compile_without_warnings(file):
     if shutil.which("cc") is None:
         pytest.skip("there is no cc")
     include = sysconfig.get_path("include")
     flags = "-std=c11 -fsyntax-only -Wall -Wextra -Wshadow -Wconversion -Werror"
     command = ["cc", *flags.split(), "-isystem", include, str(file)]
-    told = subprocess.run(command, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
+    compiled = subprocess.run(command, capture_output=True, text=True)
+    assert compiled.returncode == 0, compiled.stderr

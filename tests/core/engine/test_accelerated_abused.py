@@ -1,6 +1,6 @@
-"""The accelerators in C under kernels, gradients and finalizers that misbehave.
+"""The C accelerators with kernels, gradients and finalizers that misbehave.
 
-Whatever these do, an accelerator ends as its Python function does, and nothing worse.
+Whatever these do, an accelerator returns or raises the same as its Python function.
 """
 
 import gc
@@ -30,7 +30,7 @@ __all__ = ["accelerators"]  # pytest finds it
 
 @contextmanager
 def registered(contract, kernel, **gradient):
-    """Have a kernel, and its gradient, inside the block."""
+    """Register a kernel and its gradient inside the block."""
     pg.register_kernel(contract, "cpu", kernel)
     if gradient:
         pg.register_gradient(contract.name, **gradient)
@@ -42,8 +42,8 @@ def registered(contract, kernel, **gradient):
         pg.unregister_kernel(contract.name, "cpu")
 
 
-def both_ways(work):
-    """Return what ``work`` gives, or raises, with the accelerators and without."""
+def in_c_and_python(work):
+    """Return the result or the error of ``work``, which is the same in C and Python."""
     found = []
     for on in (False, True, True):  # plans are made by Python
         accelerated.enable(on)
@@ -51,29 +51,29 @@ def both_ways(work):
             found.append(work().numpy().tolist())
         except Exception as error:
             found.append((type(error), str(error)))
-    without, *with_twins = found
-    assert with_twins == [without] * 2
-    return without
+    in_python, *in_c = found
+    assert in_c == [in_python] * 2
+    return in_python
 
 
 @pytest.mark.parametrize("inputs", ["a", "a, b", "a, b, c", "a, b, c, d, e"])
 @pytest.mark.parametrize("given", [1, 2, 4])
-def test_too_few_or_many_inputs_are_as_bad_as_in_python(inputs, given):
+def test_wrong_numbers_of_inputs_have_the_same_effect_as_in_python(inputs, given):
     contract = Kernel(f"t.Few{len(inputs)}({inputs}; p)", out=same)
     x = f32(2)
-    few = [f32(2)] * (given - 1)
+    other_inputs = [f32(2)] * (given - 1)
     with registered(contract, lambda *xs, p: 2 * xs[0], a=lambda dy, y, p: dy * y * p):
-        f = lambda x: pg.sum(dispatch.run(contract, x, *few, p=3.0))
-        found = both_ways(lambda: pg.grad(f)(x))
+        f = lambda x: pg.sum(dispatch.run(contract, x, *other_inputs, p=3.0))
+        found = in_c_and_python(lambda: pg.grad(f)(x))
     if given == len(inputs.split(", ")):
         assert found == [6.0, 12.0]
 
 
-def test_of_several_outputs_a_tape_gets_all():
+def test_a_tape_records_all_of_several_outputs():
     contract = Kernel("t.Two(x) -> y, z")
     with registered(contract, lambda x: (x, 3 * x), x=lambda dy, dz, z: dy * z + dz):
         f = lambda x: pg.sum(dispatch.run(contract, x))
-        assert both_ways(lambda: pg.grad(f)(f32(2))) == [3.0, 6.0]
+        assert in_c_and_python(lambda: pg.grad(f)(f32(2))) == [3.0, 6.0]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_input_that_its_kernel_spoils_is_an_error(spoil):
         return taped(lambda: dispatch.run(contract, victim[0]), victim[0])[0]
 
     with registered(contract, kernel, x=lambda dy, x: dy * x):
-        error, _ = both_ways(work)
+        error, _ = in_c_and_python(work)
     assert error in (ValueError, AttributeError)
 
 
@@ -120,7 +120,7 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
     with registered(contract, kernel, x=lambda dy, x: dy * x):
         for _ in range(60):
             victim[:] = [f32(2)]
-            victim[0]._cached_copies = {}  # which nobody else holds
+            victim[0]._cached_copies = {}  # there is no other reference to it
             try:
                 y, tape = taped(work, victim[0])
             except ValueError:
@@ -128,9 +128,9 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
             finally:
                 gc.set_threshold(*before)
             assert y.numpy().tolist() == [2.0, 4.0]
-            held = [node.saved[0]._cached_copies for node in tape.nodes]
-            fresh = [{} for _ in range(100)]  # would be memory that is held no more
-            assert not any(a is b for a in held for b in fresh)
+            saved = [node.saved[0]._cached_copies for node in tape.nodes]
+            fresh = [{} for _ in range(100)]  # these would reuse memory freed too early
+            assert not any(a is b for a in saved for b in fresh)
             done += 1
     assert done
 
@@ -154,7 +154,7 @@ def test_endless_recursion_through_c_alone_is_an_error():
 
 
 class Odd:
-    """A native array that is none."""
+    """A native array whose shape or dtype may be nonsense."""
 
     def __init__(self, shape, dtype):
         self.shape, self.dtype = shape, dtype
@@ -164,7 +164,7 @@ class Kindless:
     kind = 3
 
 
-NATIVES = {
+NONSENSE = {
     "nothing": (None, "does it lack a return"),
     "no dtype": (Odd((2,), None), "'NoneType' object has no attribute 'kind'"),
     "a kind that is no text": (
@@ -174,16 +174,16 @@ NATIVES = {
 }
 
 
-@pytest.mark.parametrize("case", NATIVES)
+@pytest.mark.parametrize("case", NONSENSE)
 @pytest.mark.parametrize("on", [True, False])
-def test_a_kernel_that_returns_nonsense_is_an_error_on_the_tape(case, on):
-    native, message = NATIVES[case]
+def test_a_kernel_that_returns_nonsense_under_a_tape_is_an_error(case, on):
+    native, message = NONSENSE[case]
     contract = Kernel("t.Odd(x)", out=same)
     pg.register_kernel(contract, "cpu", lambda x: x)
     pg.register_gradient("t.Odd", x=lambda dy: dy)
     x = f32(2)
     try:
-        taped(lambda: dispatch.run(contract, x), x)  # there is a plan
+        taped(lambda: dispatch.run(contract, x), x)  # makes the plan
         pg.unregister_kernel("t.Odd", "cpu")
         pg.register_kernel(contract, "cpu", lambda x: native)
         accelerated.enable(on)
@@ -197,7 +197,7 @@ def test_a_kernel_that_returns_nonsense_is_an_error_on_the_tape(case, on):
 @pytest.mark.parametrize(
     "odd", [Odd([2], np.dtype("float32")), Odd((2.0,), np.dtype("float32"))]
 )
-def test_shapes_that_are_no_tuples_of_int_are_left_to_python(odd):
+def test_shapes_other_than_tuples_of_int_are_left_to_python(odd):
     x = f32(2)
     y = Tensor(odd, x._home)
     y._dtype = x.dtype
@@ -206,7 +206,7 @@ def test_shapes_that_are_no_tuples_of_int_are_left_to_python(odd):
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_an_error_in_a_kernel_comes_through_and_leaves_no_node():
+def test_an_error_in_a_kernel_is_raised_and_leaves_no_node():
     contract = Kernel("t.Fails(x)", out=same)
     fails = [False]
 
@@ -233,7 +233,7 @@ def test_an_error_in_a_kernel_comes_through_and_leaves_no_node():
     assert tape.nodes == []
 
 
-def test_an_error_in_a_gradient_comes_through():
+def test_an_error_in_a_gradient_is_raised():
     def fails(dy):
         raise ZeroDivisionError("on purpose")
 

@@ -1,4 +1,4 @@
-"""Bad input to the engine and to gradients: each a clear error, nothing half done."""
+"""Bad input to the engine and to gradients raises clear errors and changes nothing."""
 
 import numpy as np
 import plugrad as pg
@@ -17,7 +17,7 @@ BAD_GRAD = [
 
 
 @pytest.mark.parametrize(("f", "kind", "message"), BAD_GRAD)
-def test_a_function_that_has_no_gradient(f, kind, message, backend):
+def test_a_function_without_gradient_is_refused(f, kind, message, backend):
     with pytest.raises(kind, match=message):
         pg.grad(f)(pg.asarray([1.0, 2.0]))
 
@@ -47,7 +47,7 @@ def test_a_cotangent_that_does_not_fit(dy, kind, message, backend):
         pg.grad(pg.exp)(pg.asarray([1.0, 2.0]), dy=dy)
 
 
-def test_nothing_to_differentiate(backend):
+def test_calls_with_nothing_to_differentiate_are_refused(backend):
     with pytest.raises(TypeError, match="one floating tensor among the arguments"):
         pg.grads(lambda *xs: pg.ones(()))(1, np.int64(2))
     with pytest.raises(TypeError, match="nothing; cast"):
@@ -58,7 +58,7 @@ def test_nothing_to_differentiate(backend):
         pg.asarray([pg.ones(()), pg.ones(2)])
 
 
-WRONG = [
+WRONG_GRADIENTS = [
     (lambda dy: pg.ones((3,)), r"Exp for 'x', from user.*got shape \(3,\)"),
     (lambda dy: pg.astype(dy, "float64"), "got shape .* float64"),
     (lambda dy: 1.0, "expected shape .*got float"),
@@ -66,7 +66,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("function", "message"), WRONG)
+@pytest.mark.parametrize(("function", "message"), WRONG_GRADIENTS)
 def test_a_gradient_of_the_wrong_kind_names_its_origin(function, message, backend):
     with (
         pg.override_gradient("Exp", x=function),
@@ -90,7 +90,7 @@ def test_custom_gradients_that_do_not_fit(f, kind, message, backend):
         pg.grad(lambda x: pg.sum(pg.custom_grad(f)(x)))(pg.asarray([1.0, 2.0]))
 
 
-REGISTRATIONS = [
+BAD_CALLS = [
     (
         lambda: pg.run_kernel("Add", [pg.ones(()), pg.asarray(1)], {}),
         TypeError,
@@ -245,13 +245,13 @@ REGISTRATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "kind", "message"), REGISTRATIONS)
-def test_names_and_functions_that_do_not_fit(call, kind, message, backend):
+@pytest.mark.parametrize(("call", "kind", "message"), BAD_CALLS)
+def test_bad_calls_have_clear_errors(call, kind, message, backend):
     with pytest.raises(kind, match=message):
         call()
 
 
-def test_a_disposed_tensor_says_so(backend):
+def test_using_a_disposed_tensor_is_an_error(backend):
     x = pg.asarray([1.0])
     x.dispose()
     x.dispose()
@@ -311,12 +311,12 @@ ASARRAY = [
 
 
 @pytest.mark.parametrize(("value", "kind", "message"), ASARRAY)
-def test_values_that_make_no_tensor(value, kind, message, backend):
+def test_values_that_cannot_become_tensors(value, kind, message, backend):
     with pytest.raises(kind, match=message):
         pg.asarray(value)
 
 
-def test_numbers_that_only_one_element_has(backend):
+def test_only_a_tensor_with_one_element_converts_to_a_number(backend):
     x = pg.asarray([1.0, 2.0])
     for use in (bool, float, int, complex, pg.Tensor.item):
         with pytest.raises(ValueError, match=r"shape \(2,\)"):
@@ -340,15 +340,15 @@ def test_shape_and_dtype_cannot_be_assigned(name, backend):
     assert (x.shape, x.dtype.name) == ((2, 3), "float32")
 
 
-@pytest.mark.parametrize("under", [lambda f: f, pg.grad], ids=["plain", "tape"])
+@pytest.mark.parametrize("transform", [lambda f: f, pg.grad], ids=["plain", "tape"])
 @pytest.mark.parametrize("y", [None, 3.0, [1.0]])
-def test_a_kernel_that_returns_no_array_is_named(y, under, backend):
+def test_the_error_names_a_kernel_that_returns_no_array(y, transform, backend):
     kernel = lambda v: y
     pg.register_kernel("Relu", backend, kernel)
     try:
         with pytest.raises(
             TypeError, match=r"Relu.*from user.*test_bad_input.*returned"
         ):
-            under(pg.relu)(pg.asarray(1.0))
+            transform(pg.relu)(pg.asarray(1.0))
     finally:
         pg.unregister_kernel("Relu", backend)

@@ -29,7 +29,7 @@ MODULES = [argparse, dis, functools, types, weakref, pg.plugin]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_the_names_are_those_of_dis(module):
+def test_the_names_agree_with_dis(module):
     path = Path(module.__file__)
     for code in code_inside(compile(path.read_text(), str(path), "exec")):
         steps = [*dis.get_instructions(code)]
@@ -50,7 +50,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("text", CHAINS)
-def test_attributes_of_globals_are_told_apart(text):
+def test_attribute_chains_of_globals_are_listed_separately(text):
     names = names_in(compile(text, "text", "eval"))
     assert (names.globals, names.attributes, names.chains) == CHAINS[text]
 
@@ -73,7 +73,7 @@ def test_more_names_than_fit_into_a_byte():
 
 
 class Dying:
-    """Its finalizer calls a function."""
+    """An object whose finalizer calls a function."""
 
     def __del__(self):
         called_by_a_finalizer()
@@ -92,7 +92,7 @@ def ran(f):
     return [code.co_name for code, _ in running.ran]
 
 
-def test_functions_and_methods_of_the_caller():
+def test_functions_and_methods_of_the_caller_are_listed():
     class Model:
         @property
         def rate(self):
@@ -105,14 +105,14 @@ def test_functions_and_methods_of_the_caller():
     assert ran(lambda: model[0]) == ["<lambda>", "__getitem__", "rate"]
 
 
-def test_neither_kernels_nor_finalizers_nor_plugrad():
-    def noted(x):
+def test_kernels_finalizers_and_plugrad_are_left_out():
+    def kernel(x):
         return helper(x)
 
     def helper(x):
         return x + 1
 
-    pg.register_kernel("Tanh", "cpu", noted)
+    pg.register_kernel("Tanh", "cpu", kernel)
     try:
         with pg.use_backend("cpu"), pg.profile():
 
@@ -126,7 +126,7 @@ def test_neither_kernels_nor_finalizers_nor_plugrad():
 
 
 @pytest.mark.thread_unsafe(reason="it counts what the garbage collector calls")
-def test_callbacks_of_the_garbage_collector():
+def test_callbacks_of_the_garbage_collector_are_left_out():
     called = []
 
     def callback(phase, info):
@@ -146,7 +146,7 @@ def test_an_error_ends_the_block():
     assert sys.gettrace() is sys.getprofile() is None
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="threading got it in 3.12")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="threading has no such function")
 @pytest.mark.parametrize("kind", ["profile", "trace"])
 def test_code_that_replaces_the_hook_of_all_threads_for_a_while(kind):
     set_hook = getattr(threading, f"set{kind}_all_threads")
@@ -183,14 +183,14 @@ def test_a_finalizer_that_raises(monkeypatch):
         return 1
 
     errors = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: errors.append(told))
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: errors.append(error))
     found = ran(call)
     assert [type(error.exc_value) for error in errors] == [ValueError]
     errors.clear()
     assert found == ["call", "<lambda>", "after"]
 
 
-def test_the_watcher_in_c_checks_what_it_gets():
+def test_the_watcher_in_c_checks_its_arguments():
     if (watcher := accelerated.watcher()) is None:
         pytest.skip("the accelerators are off")
     with pytest.raises(TypeError, match="is no Watcher"):
@@ -218,7 +218,7 @@ def second(x):
     return x
 
 
-def test_the_code_that_a_function_could_run():
+def test_code_that_a_function_could_run_is_found():
     found = code_of(first, __name__)
     assert {code.co_name for code, _ in found} == {"first", "second"}
     closed = lambda f: lambda x: f(x)

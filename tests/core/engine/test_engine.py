@@ -44,7 +44,7 @@ def test_not_implemented_goes_on_as_if_the_kernel_were_missing():
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_the_declared_host_runs_what_the_backend_leaves_to_it():
+def test_the_declared_host_runs_missing_kernels():
     host = {"host": "cpu", "host_kernels": ["Exp"]}
     with toy(without=["Exp"], **host), pg.use_backend("toy"):
         y = pg.exp(X)
@@ -54,7 +54,7 @@ def test_the_declared_host_runs_what_the_backend_leaves_to_it():
 
 DECLINES = {"Unique": lambda x, axis, sorted: NotImplemented}
 BY_DEFAULT = {"host": "cpu"}
-HOSTED = {  # what the backend lacks or declines; whether the host runs Unique
+HOSTED = {  # (options of the toy backend, whether the host runs Unique)
     "lacking": ({"without": ["Unique"], **BY_DEFAULT}, True),
     "declining": ({"extra": DECLINES, **BY_DEFAULT}, True),
     "no host": ({"without": ["Unique"]}, False),
@@ -66,8 +66,8 @@ HOSTED = {  # what the backend lacks or declines; whether the host runs Unique
 @pytest.mark.thread_unsafe(reason="it registers for the process")
 @pytest.mark.parametrize("row", HOSTED)
 def test_kernels_without_decomposition_run_on_the_host(row):
-    more, hosted = HOSTED[row]
-    with toy(**more), pg.use_backend("toy"):
+    options, hosted = HOSTED[row]
+    with toy(**options), pg.use_backend("toy"):
         before = fallback_counts["Unique", "toy", "host"]
         if hosted:
             values, _ = pg.unique_inverse(pg.asarray([3, 1, 3]))
@@ -79,7 +79,7 @@ def test_kernels_without_decomposition_run_on_the_host(row):
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_the_host_runs_no_kernel_that_has_a_decomposition_or_is_a_plugins():
+def test_the_host_runs_neither_decomposable_kernels_nor_those_of_plugins():
     alone = Kernel("seams.Alone(x: number)", out=same)
     double = lambda x: x * 2
     with toy(without=["Softmax"], host="cpu"):
@@ -96,17 +96,17 @@ def test_the_host_runs_no_kernel_that_has_a_decomposition_or_is_a_plugins():
             pg.unregister_kernel("seams.Alone", "cpu")
 
 
-def test_without_host_it_is_an_error_until_a_fallback_is_allowed(monkeypatch):
+def test_a_missing_kernel_without_host_needs_an_allowed_fallback(monkeypatch):
     with toy(without=["Exp"]), pg.use_backend("toy"):
         with pytest.raises(
             pg.KernelNotFound, match=r"'toy' does not .*implemented on .*cpu"
         ):
             pg.exp(X)
         monkeypatch.setenv("PLUGRAD_FALLBACK", "warn")
-        said = "Exp is missing on 'toy' and runs on 'cpu'"
-        with pytest.warns(UserWarning, match=said) as caught:
+        message = "Exp is missing on 'toy' and runs on 'cpu'"
+        with pytest.warns(UserWarning, match=message) as caught:
             assert pg.exp(X).backend == "toy"
-        assert caught[0].filename == __file__  # not a line of plugrad's
+        assert caught[0].filename == __file__  # not a line in plugrad
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
@@ -120,7 +120,7 @@ def test_backward_runs_where_forward_ran():
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_a_replica_is_the_same_tensor_and_is_made_once():
+def test_a_copy_on_another_backend_is_the_same_tensor_and_made_once():
     with toy() as arrays:
         w = pg.asarray([2.0])
 
@@ -155,7 +155,7 @@ def test_a_dtype_the_backend_lacks_is_an_error():
 )
 def test_a_kernel_by_name_makes_no_dtype_that_the_backend_lacks(kernel, inputs, attrs):
     attrs |= {"dtype": "float64"}
-    assert pg.run_kernel(kernel, inputs, attrs).dtype == "float64"  # and remembers it
+    assert pg.run_kernel(kernel, inputs, attrs).dtype == "float64"  # and caches it
     refused = pytest.raises(TypeError, match=f"{kernel}: backend 'toy' has no float64")
     with toy(dtypes=["float32"]), pg.use_backend("toy"), refused:
         pg.run_kernel(kernel, inputs, attrs)
@@ -180,7 +180,7 @@ def test_threads_have_their_own_backend_and_no_tapes():
         assert seen == {"cpu": "cpu", "toy": "toy"}
 
 
-def test_users_kernels_are_layers(backend):
+def test_a_user_kernel_replaces_the_backend_kernel_until_unregistered(backend):
     x = pg.asarray([1.0])
     pg.register_kernel("Exp", backend, pg.get_kernel("Log", backend))
     assert pg.exp(x).item() == 0.0

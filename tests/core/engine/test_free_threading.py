@@ -1,4 +1,4 @@
-"""Free-threaded Python: no extension of plugrad brings the GIL back."""
+"""Free-threaded Python: no extension module of plugrad enables the GIL again."""
 
 import importlib.util
 import subprocess
@@ -23,15 +23,15 @@ print(sys._is_gil_enabled(), accelerated.fast_path_language())
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has the GIL"
 )
 def test_plugrad_does_not_enable_the_gil():
-    refuse = "error:The global interpreter lock:RuntimeWarning"
-    command = [sys.executable, "-W", refuse, "-c", PROGRAM]
+    warning_filter = "error:The global interpreter lock:RuntimeWarning"
+    command = [sys.executable, "-W", warning_filter, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    how = "Python" if accelerated._speedups is None else "C"
-    assert done.stdout == f"False {how}\n"
+    language = "Python" if accelerated._speedups is None else "C"
+    assert done.stdout == f"False {language}\n"
 
 
 @pytest.mark.parametrize("name", EXTENSIONS)
-def test_an_extension_is_loaded_twice(name):
+def test_an_extension_can_be_loaded_twice(name):
     spec = importlib.util.find_spec(name)
     if spec is None:
         pytest.skip(f"{name} has not been compiled")

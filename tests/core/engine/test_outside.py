@@ -1,4 +1,4 @@
-"""``outside``: no scope around the block reaches into it, and it leaves nothing."""
+"""``outside``: surrounding scopes have no effect inside the block."""
 
 import asyncio
 import contextvars
@@ -23,10 +23,10 @@ def scale(factor):
     return pg.override_gradient("Relu", x=lambda dy: dy * factor)
 
 
-# --- what is around it -----------------------------------------------------------
+# --- surrounding scopes ----------------------------------------------------------
 
 
-def test_backends_and_gradients_of_blocks_around_are_not_in_force():
+def test_surrounding_backends_and_gradients_are_not_in_force():
     default = contextvars.Context().run(pg.get_backend)
     with toy(), scale(3.0), pg.use_backend("toy"):
         with pg.outside():
@@ -37,7 +37,7 @@ def test_backends_and_gradients_of_blocks_around_are_not_in_force():
         assert (pg.get_backend(), slope()) == ("toy", 3.0)
 
 
-def test_what_is_computed_inside_is_a_constant_for_a_tape(backend):
+def test_results_of_the_block_are_constants_for_a_tape(backend):
     def f(x):
         with pg.outside():
             size = pg.sum(pg.abs(x))
@@ -49,7 +49,7 @@ def test_what_is_computed_inside_is_a_constant_for_a_tape(backend):
     assert pg.variable_grads(lambda: f(v))[1][v].tolist() == [0.25, 0.25]
 
 
-def test_a_gradient_inside_is_that_of_a_program_of_its_own(backend):
+def test_a_gradient_inside_is_independent_of_the_one_outside(backend):
     def f(x):
         with pg.outside():
             inner = pg.grad(lambda y: pg.sum(y * y * y))(x)
@@ -59,7 +59,7 @@ def test_a_gradient_inside_is_that_of_a_program_of_its_own(backend):
     assert pg.grad(f)(X).tolist() == [3.0, 27.0]
 
 
-def test_values_are_read_inside_as_of_a_tensor_that_nobody_differentiates(backend):
+def test_values_of_a_differentiated_tensor_may_be_read_inside(backend):
     seen = []
 
     def f(x):
@@ -68,26 +68,26 @@ def test_values_are_read_inside_as_of_a_tensor_that_nobody_differentiates(backen
             seen.append(y.numpy().tolist())
         return pg.sum(y)
 
-    with pg.debug():  # which would raise
+    with pg.debug():  # raises if a differentiated tensor is read
         assert pg.grad(f)(X).tolist() == [2.0, 6.0]
     assert seen == [[1.0, 9.0]]
 
 
-def test_observers_around_are_not_told(backend):
-    kept = []
+def test_surrounding_observers_see_nothing(backend):
+    results = []
     with pg.profile() as p, pg.tidy(), pg.debug():
         y = pg.exp(X)
         with pg.outside():
-            kept.append(pg.log(X))
+            results.append(pg.log(X))
             with pg.profile() as inner:
                 pg.sqrt(X)
         assert y.shape == (2,)
     assert [r.kernel for r in p.records] == ["Exp"]
     assert [r.kernel for r in inner.records] == ["Sqrt"]
-    assert kept[0].tolist() == pytest.approx([0.0, np.log(3.0)])
+    assert results[0].tolist() == pytest.approx([0.0, np.log(3.0)])
 
 
-def test_a_run_inside_of_a_run_has_no_part_in_it():
+def test_a_block_inside_a_kernel_is_no_part_of_its_run():
     found = []
 
     def negative(x):
@@ -130,7 +130,7 @@ def test_a_mapped_tensor_cannot_be_used_inside(use, backend):
     assert pg.vmap(lambda x: x * 2)(X).tolist() == [2.0, 6.0]
 
 
-def test_a_mapped_tensor_is_shown_inside_and_not_read(backend):
+def test_a_mapped_tensor_can_be_shown_inside_but_not_read(backend):
     def f(x):
         with pg.outside():
             shown.append(repr(x))
@@ -142,7 +142,7 @@ def test_a_mapped_tensor_is_shown_inside_and_not_read(backend):
     assert "of 2 examples in vmap" in shown[0]
 
 
-def test_what_is_computed_inside_is_the_same_for_all_examples(backend):
+def test_results_of_the_block_are_shared_by_all_examples(backend):
     cached = []
 
     def f(x):
@@ -156,7 +156,7 @@ def test_what_is_computed_inside_is_the_same_for_all_examples(backend):
     assert pg.vmap(pg.grad(f))(X).tolist() == [2.0, 2.0]
 
 
-# --- leaving it ------------------------------------------------------------------
+# --- leaving the block -----------------------------------------------------------
 
 
 def test_an_error_inside_leaves_nothing_behind(backend):
@@ -178,18 +178,18 @@ def test_an_error_inside_leaves_nothing_behind(backend):
     assert {r.depth for r in p.records if r.kernel == "Relu"} == {0}
 
 
-def test_blocks_are_left_in_any_order():
-    around = scale(2.0)
+def test_blocks_can_be_left_in_any_order():
+    outer = scale(2.0)
     block = pg.outside()
-    within = scale(3.0)
-    around.__enter__()
+    inner = scale(3.0)
+    outer.__enter__()
     block.__enter__()
-    within.__enter__()
+    inner.__enter__()
     block.__exit__(None, None, None)
     assert slope() == 3.0
-    around.__exit__(None, None, None)
+    outer.__exit__(None, None, None)
     assert slope() == 3.0
-    within.__exit__(None, None, None)
+    inner.__exit__(None, None, None)
     assert slope() == 1.0
 
 
@@ -201,7 +201,7 @@ def test_a_generator_may_be_suspended_inside():
     with scale(3.0):
         suspended = values()
         assert next(suspended) == 1.0
-        assert slope() == 1.0  # as of all blocks of plugrad
+        assert slope() == 1.0  # a suspended block stays in force
         suspended.close()
         assert slope() == 3.0
         elsewhere = values()
@@ -212,7 +212,7 @@ def test_a_generator_may_be_suspended_inside():
         assert slope() == 3.0
 
 
-def test_threads_and_tasks_enter_it_for_themselves():
+def test_a_block_affects_only_its_thread_and_task():
     async def one(entered, may_leave):
         with pg.outside():
             entered.set()
@@ -239,7 +239,7 @@ def test_threads_and_tasks_enter_it_for_themselves():
         assert found == [1.0]
 
 
-def test_it_is_a_decorator_and_warns_if_it_is_never_entered():
+def test_outside_is_a_decorator_and_warns_if_never_entered():
     @pg.outside()
     def decorated(n):
         with scale(2.0):
@@ -259,34 +259,34 @@ def test_it_is_a_decorator_and_warns_if_it_is_never_entered():
 
 
 def replays(f):
-    """Return what a jitted function computes in four calls, and what is replayed."""
+    """Return the results of four calls of ``jit(f)`` and the explanation of ``jit``."""
     fast = pg.jit(f)
     x = pg.asarray([1.0, 3.0])
-    f(x)  # what runs once in a process, such as the import of a module
+    f(x)  # runs whatever runs once in a process, such as imports
     found = [fast(x) for _ in range(4)]
     return [y.tolist() for y in found], fast.explain(x)
 
 
-def kernels(explained):
-    """Return the kernels of a replay, without moves to the backend of the test."""
-    names = [step.kernel.name for step in explained.graph.steps]
+def kernels(explanation):
+    """Return the kernels of a replay, except moves to the backend of the test."""
+    names = [step.kernel.name for step in explanation.graph.steps]
     return [name for name in names if name != "plugrad.Move"]
 
 
-def test_a_replay_does_not_repeat_what_runs_inside(backend, capsys):
+def test_a_replay_does_not_run_the_block(backend, capsys):
     def f(x):
         with pg.outside():
             total = pg.sum(pg.asarray(np.float32([2, 4])) * 3)
             print("the total is", float(total))
         return x * 2
 
-    found, explained = replays(f)
+    found, explanation = replays(f)
     assert found == [[2.0, 6.0]] * 4
-    assert kernels(explained) == ["Multiply"]
+    assert kernels(explanation) == ["Multiply"]
     assert capsys.readouterr().out == "the total is 18.0\n" * (1 + 2)
 
 
-def test_what_was_made_once_inside_is_a_constant_of_a_replay(backend):
+def test_a_tensor_that_the_block_cached_is_a_constant_of_the_replay(backend):
     model = {}
 
     def f(x):
@@ -295,20 +295,20 @@ def test_what_was_made_once_inside_is_a_constant_of_a_replay(backend):
                 model["w"] = pg.exp(pg.zeros(2)) + 1
         return x * model["w"]
 
-    found, explained = replays(f)
+    found, explanation = replays(f)
     assert found == [[2.0, 6.0]] * 4
-    assert kernels(explained) == ["Multiply"]
+    assert kernels(explanation) == ["Multiply"]
 
 
-def _read(x):
+def _use_value(x):
     return float(pg.sum(x))
 
 
-def _of_a_shape(x):
+def _use_shape(x):
     return float(pg.nonzero(x)[0].shape[0])
 
 
-def _of_an_error(x):
+def _use_error(x):
     try:
         pg.gather(pg.ones(2), pg.astype(x, "int32"))
     except IndexError:
@@ -316,7 +316,7 @@ def _of_an_error(x):
     return 1.0
 
 
-@pytest.mark.parametrize("use", [_read, _of_a_shape, _of_an_error])
+@pytest.mark.parametrize("use", [_use_value, _use_shape, _use_error])
 def test_a_call_is_not_replayed_if_the_block_uses_its_tensors(use, backend):
     def f(x):
         with pg.outside():
@@ -333,7 +333,7 @@ def test_a_call_is_not_replayed_if_the_block_uses_its_tensors(use, backend):
         pg.jit(f, strict=True)(X)
 
 
-def test_a_variable_that_is_read_or_assigned_inside(backend):
+def test_a_variable_may_be_read_and_assigned_inside(backend):
     v = pg.Variable([1.0, 2.0])
 
     @pg.jit
@@ -343,15 +343,15 @@ def test_a_variable_that_is_read_or_assigned_inside(backend):
             v.assign(x)
         return x * w
 
-    held = np.float32([1, 2])
+    previous = np.float32([1, 2])
     for step in range(6):
         x = np.float32([step, 3])
-        assert f(pg.asarray(x)).tolist() == (x * held).tolist()
+        assert f(pg.asarray(x)).tolist() == (x * previous).tolist()
         assert v.value.tolist() == x.tolist()
-        held = x
+        previous = x
 
 
-def test_items_of_a_tensor_that_only_the_block_reads(backend):
+def test_item_assignment_to_a_tensor_that_only_the_block_reads(backend):
     w = pg.asarray([1.0, 0.0])
 
     @pg.jit
@@ -365,7 +365,7 @@ def test_items_of_a_tensor_that_only_the_block_reads(backend):
     assert [f(X).tolist() for _ in range(4)] == [[2.0, 6.0]] * 4
 
 
-def test_draws_inside_are_drawn_in_each_call(backend):
+def test_random_numbers_inside_are_drawn_in_each_call(backend):
     @pg.jit
     def f(x):
         with pg.outside():
@@ -382,7 +382,7 @@ def test_draws_inside_are_drawn_in_each_call(backend):
     assert [f(X).tolist() for _ in range(5)] == wanted
 
 
-def test_under_vmap_and_a_tape_inside_of_jit(backend):
+def test_a_block_under_jit_vmap_and_grad(backend):
     w = pg.asarray([1.0, 1.0])
 
     def one(x):
@@ -396,7 +396,7 @@ def test_under_vmap_and_a_tape_inside_of_jit(backend):
     assert [fast(X).tolist() for _ in range(4)] == [[2.0, 6.0]] * 4
 
 
-def test_a_jitted_function_inside_of_another(backend):
+def test_a_jitted_function_in_a_block_of_another(backend):
     inner = pg.jit(lambda x: pg.exp(x) * 2)
 
     @pg.jit

@@ -1,4 +1,4 @@
-"""Gradients of the user's: names, inputs of any name, the original, packs."""
+"""User-defined gradients: names of ops and inputs, the original gradient, packs."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ NAMES = [
     (print, "unknown kernel <built-in function print>"),
     (3, "unknown kernel 3"),
 ]
-ASKED = {
+CALLS = {
     "override_gradient": lambda name: pg.override_gradient(name, x=lambda dy: dy),
     "register_gradient": lambda name: pg.register_gradient(name, x=lambda dy: dy),
     "unregister_gradient": pg.unregister_gradient,
@@ -40,11 +40,11 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("who", ASKED)
+@pytest.mark.parametrize("caller", CALLS)
 @pytest.mark.parametrize(("name", "message"), NAMES)
-def test_the_kernels_of_an_op_are_named(name, message, who):
-    with pytest.raises(ValueError, match=f"{who}: .*{message}"):
-        ASKED[who](name)
+def test_the_kernels_of_an_op_are_named(name, message, caller):
+    with pytest.raises(ValueError, match=f"{caller}: .*{message}"):
+        CALLS[caller](name)
 
 
 def test_an_op_stands_for_its_one_kernel(backend):
@@ -62,7 +62,7 @@ ODD = Kernel("test.Odd(kernel, backend, linear)", out=same)
 
 @pytest.fixture
 def odd():
-    """Return an op whose inputs are called as the options are."""
+    """Yield an op whose inputs have the same names as options."""
     pg.register_kernel(ODD, "cpu", lambda a, b, c: a * b * c)
     with pg.use_backend("cpu"):
         yield lambda a, b, c: run(ODD, *map(pg.asarray, (a, b, c)))
@@ -76,7 +76,7 @@ FUNCTIONS = {
 }
 
 
-def test_inputs_that_are_called_like_options_have_gradients(odd):
+def test_inputs_with_names_of_options_have_gradients(odd):
     with pg.override_gradient("test.Odd", FUNCTIONS):
         assert [g.item() for g in pg.grads(odd)(2.0, 3.0, 5.0)] == [15.0, 10.0, 6.0]
     rest = {name: f for name, f in FUNCTIONS.items() if name != "kernel"}
@@ -106,7 +106,7 @@ def test_a_function_is_never_taken_for_an_option(odd):
     assert ODD.gradient == {}
 
 
-# --- the original ----------------------------------------------------------------
+# --- the original gradient -------------------------------------------------------
 
 
 def test_an_override_calls_the_gradient_that_it_replaces(backend):
@@ -114,7 +114,7 @@ def test_an_override_calls_the_gradient_that_it_replaces(backend):
     with pg.override_gradient("Relu", x=twice):
         assert (slope(x=3.0), slope(x=-3.0)) == (2.0, 0.0)
         with pg.override_gradient("Relu", x=lambda dy, x, original: original(dy) + x):
-            assert slope(x=3.0) == 5.0  # twice the derivative, and x
+            assert slope(x=3.0) == 5.0  # twice the derivative, plus x
     with pg.use_gradients("guided"), pg.override_gradient("Relu", x=twice):
         assert pg.grad(lambda x: -pg.relu(x))(3.0).item() == 0.0
         with pytest.raises(TypeError, match="not linear in dy"):
@@ -153,7 +153,7 @@ def test_packs_are_listed_with_what_they_override():
     assert found["guided"].reason == ""
 
 
-def test_packs_hold_for_the_process(backend):
+def test_packs_apply_to_the_whole_process(backend):
     minus = lambda x: -pg.relu(x)
     pg.register_gradient("Relu", x=lambda dy: dy * 9)
     try:
@@ -161,7 +161,7 @@ def test_packs_hold_for_the_process(backend):
         pg.set_gradients("deconvnet", "guided")
         assert slope(minus) == 0.0
         with pg.override_gradient("Relu", x=lambda dy: dy * 3):
-            assert slope(minus) == -3.0  # scopes win
+            assert slope(minus) == -3.0  # scopes take precedence
         pg.set_gradients("guided", kernels=["Relu6"])
         assert slope(minus) == -9.0
         with toy():
@@ -191,7 +191,7 @@ def test_set_gradients_changes_nothing_if_it_raises():
         pg.set_gradients()
 
 
-def _child(variable):
+def _run_child(variable):
     code = "import plugrad as pg; print(pg.grad(lambda x: -pg.relu(x))(3.0).item())"
     env = {"PLUGRAD_GRADIENTS": variable, "PLUGRAD_BACKEND": "cpu"}
     return subprocess.run(
@@ -203,9 +203,9 @@ def _child(variable):
 
 
 def test_the_environment_turns_packs_on():
-    assert _child("deconvnet, guided").stdout == "0.0\n"
-    assert _child("").stdout == "-1.0\n"
-    wrong = _child("guidedd")
+    assert _run_child("deconvnet, guided").stdout == "0.0\n"
+    assert _run_child("").stdout == "-1.0\n"
+    wrong = _run_child("guidedd")
     assert "PLUGRAD_GRADIENTS: unknown pack 'guidedd'" in wrong.stderr
 
 
@@ -227,15 +227,15 @@ def test_a_pack_that_breaks_is_listed_with_the_reason():
 
 
 @pytest.fixture
-def extended():
+def add_kernel_pack():
     """Return a function that registers kernel packs of "toy", which opens later."""
     before = list(registry._kernel_packs)
     owners = []
 
     def extend(name, **gradients):
         owner = Plugin(f"plugrad-{name}", "1.0", phase=Phase.REGISTERED)
-        brought = lambda: {k: {"x": f} for k, f in gradients.items()}
-        kernel_pack = KernelPack("toy", open=dict, gradients=brought)
+        gradients_of_pack = lambda: {k: {"x": f} for k, f in gradients.items()}
+        kernel_pack = KernelPack("toy", open=dict, gradients=gradients_of_pack)
         registry.register(owner, kernel_packs=[kernel_pack])
         owners.append(owner)
         return owner
@@ -245,8 +245,8 @@ def extended():
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_an_extension_brings_gradients_for_the_backend_of_another(extended):
-    extended("one", Relu=lambda dy, original: 2 * original(dy))
+def test_an_extension_adds_gradients_to_another_plugins_backend(add_kernel_pack):
+    add_kernel_pack("one", Relu=lambda dy, original: 2 * original(dy))
     with toy(), pg.use_backend("toy"):
         assert slope() == 2.0
         assert "plugrad-one 1.0" in pg.get_gradient("Relu")["x"].owner
@@ -254,10 +254,10 @@ def test_an_extension_brings_gradients_for_the_backend_of_another(extended):
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_two_extensions_that_bring_the_same_gradient_are_blocked(extended):
-    one = extended("one", Relu=lambda dy: 2 * dy)
-    two = extended("two", Relu=lambda dy: 3 * dy, Relu6=lambda dy: 3 * dy)
-    three = extended("three", Sign=lambda dy: dy)
+def test_two_extensions_that_add_the_same_gradient_are_blocked(add_kernel_pack):
+    one = add_kernel_pack("one", Relu=lambda dy: 2 * dy)
+    two = add_kernel_pack("two", Relu=lambda dy: 3 * dy, Relu6=lambda dy: 3 * dy)
+    three = add_kernel_pack("three", Sign=lambda dy: dy)
     with toy(), pg.use_backend("toy"):
         assert (slope(), slope(pg.sign)) == (1.0, 1.0)
     assert [p.phase for p in (one, two, three)] == [
@@ -269,8 +269,8 @@ def test_two_extensions_that_bring_the_same_gradient_are_blocked(extended):
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_an_extension_whose_gradients_are_wrong_fails_alone(extended):
-    bad = extended("bad", Relu=lambda dy, nothing: dy)
+def test_an_extension_whose_gradients_are_wrong_fails_alone(add_kernel_pack):
+    bad = add_kernel_pack("bad", Relu=lambda dy, nothing: dy)
     with toy(), pg.use_backend("toy"):
         assert slope() == 1.0
     assert "'nothing' is not one of" in bad.reason

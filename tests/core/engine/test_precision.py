@@ -1,4 +1,4 @@
-"""``precision``: which one is in force, and where."""
+"""``precision``: which setting is in force, and where."""
 
 import asyncio
 import contextlib
@@ -16,23 +16,23 @@ W = pg.asarray(np.ones((3, 3), np.float32))
 
 @pytest.fixture
 def seen():
-    """Return the precisions that matrix products on cpu see, in order."""
+    """Yield the list of the precisions that matrix products on cpu see, in order."""
     found = []
     multiply = pg.get_kernel("BatchMatMul", "cpu")
 
-    def noting(a, b, **attrs):
+    def multiply_and_note(a, b, **attrs):
         found.append(pg.get_precision())
         return multiply(a, b, **attrs)
 
     with pg.use_backend("cpu"):
-        pg.register_kernel("BatchMatMul", "cpu", noting)
+        pg.register_kernel("BatchMatMul", "cpu", multiply_and_note)
         yield found
         pg.unregister_kernel("BatchMatMul", "cpu")
 
 
 @contextlib.contextmanager
-def default(name):
-    """Make a precision that of the process inside the block."""
+def process_precision(name):
+    """Set the precision of the process inside the block."""
     pg.set_precision(name)
     try:
         yield
@@ -40,7 +40,7 @@ def default(name):
         pg.set_precision("float32")
 
 
-def in_new_thread():
+def precision_in_new_thread():
     """Return the precision in a thread that inherits no context."""
     found = []
     run = contextvars.Context().run
@@ -53,11 +53,11 @@ def in_new_thread():
 precision = pg.get_precision
 
 
-# --- which one is in force -------------------------------------------------------
+# --- which precision is in force -------------------------------------------------
 
 
 def test_the_default_is_float32():
-    assert precision() == in_new_thread() == "float32"
+    assert precision() == precision_in_new_thread() == "float32"
 
 
 def test_blocks_nest():
@@ -72,7 +72,7 @@ def test_blocks_nest():
     assert precision() == "float32"
 
 
-def test_a_decorator_sets_it_while_the_function_runs():
+def test_a_decorator_sets_the_precision_while_the_function_runs():
     @pg.precision("tf32")
     def f():
         return precision()
@@ -80,18 +80,18 @@ def test_a_decorator_sets_it_while_the_function_runs():
     assert (f(), precision()) == ("tf32", "float32")
 
 
-def test_the_setter_is_for_all_threads_and_blocks_go_first():
-    with default("tf32"):
-        assert precision() == in_new_thread() == "tf32"
+def test_set_precision_is_for_all_threads_and_blocks_take_precedence():
+    with process_precision("tf32"):
+        assert precision() == precision_in_new_thread() == "tf32"
         with pg.precision("float32"):
-            assert (precision(), in_new_thread()) == ("float32", "tf32")
+            assert (precision(), precision_in_new_thread()) == ("float32", "tf32")
             pg.set_precision("tf32")
             assert precision() == "float32"
         assert precision() == "tf32"
-    assert precision() == in_new_thread() == "float32"
+    assert precision() == precision_in_new_thread() == "float32"
 
 
-def test_a_block_is_of_its_thread_and_its_task():
+def test_a_block_affects_only_its_thread_and_task():
     async def one(name, both_are_in):
         with pg.precision(name):
             await both_are_in.wait()
@@ -105,17 +105,17 @@ def test_a_block_is_of_its_thread_and_its_task():
 
     assert asyncio.run(two()) == ["tf32", "float32"]
     with pg.precision("tf32"):
-        assert in_new_thread() == "float32"
+        assert precision_in_new_thread() == "float32"
 
 
-def test_outside_has_that_of_the_process():
+def test_outside_uses_the_precision_of_the_process():
     with pg.precision("tf32"):
         with pg.outside():
             assert precision() == "float32"
         assert precision() == "tf32"
 
 
-def test_other_scopes_keep_it():
+def test_other_scopes_keep_the_precision():
     with pg.precision("tf32"), pg.use_backend("cpu"), pg.tidy():
         assert precision() == "tf32"
         with pg.override_gradient("Relu", x=lambda dy: dy):
@@ -127,7 +127,7 @@ def test_other_scopes_keep_it():
 
 @pytest.mark.parametrize("set_it", [pg.precision, pg.set_precision])
 @pytest.mark.parametrize("value", ["high", "TF32", "bfloat16", "", None, 3, np.float32])
-def test_an_error_names_the_values(set_it, value):
+def test_an_error_names_the_allowed_values(set_it, value):
     with pytest.raises(
         ValueError, match=r"precision: name .*: use 'float32' or 'tf32'"
     ):
@@ -143,7 +143,7 @@ def test_a_scope_that_is_never_entered_warns():
 # --- what kernels see ------------------------------------------------------------
 
 
-def test_kernels_of_a_block_see_it(seen):
+def test_kernels_see_the_precision_of_their_block(seen):
     pg.matmul(W, W)
     with pg.precision("tf32"):
         pg.matmul(W, W)
@@ -151,11 +151,11 @@ def test_kernels_of_a_block_see_it(seen):
     assert seen == ["float32", "tf32", "float32"]
 
 
-def test_a_plugin_reads_it_where_users_do(seen):
+def test_plugins_and_users_call_the_same_get_precision(seen):
     assert plugin.get_precision is pg.get_precision
 
 
-def test_kernels_under_vmap_see_it(seen):
+def test_kernels_under_vmap_see_the_precision(seen):
     def inside(x):
         with pg.precision("tf32"):
             return pg.matmul(x, W)
@@ -170,7 +170,7 @@ def test_kernels_under_vmap_see_it(seen):
     assert seen[3:] == ["float32"]
 
 
-def test_backward_products_have_that_which_is_in_force_then(seen):
+def test_backward_products_use_the_precision_in_force_during_the_backward_pass(seen):
     @pg.precision("tf32")
     def forward(x):
         return pg.matmul(x, W)
@@ -187,7 +187,7 @@ def test_backward_products_have_that_which_is_in_force_then(seen):
     assert {*seen} == {"float32"}
 
 
-def test_products_of_a_decomposition_see_it(seen):
+def test_products_of_a_decomposition_see_the_precision(seen):
     assert pg.get_kernel("Pinv", "cpu") is None
     with pg.precision("tf32"):
         pg.linalg.pinv(W)
