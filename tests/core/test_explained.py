@@ -23,7 +23,7 @@ def test_the_link_is_a_note_below_the_message():
     ]
 
 
-def test_an_address_is_taken_as_it_is():
+def test_a_complete_address_is_not_changed():
     error = explained(RuntimeError("far: no"), "https://far.org/errors#no")
     assert error.__notes__ == ["See https://far.org/errors#no"]
 

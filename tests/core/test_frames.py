@@ -1,4 +1,4 @@
-"""The core reads frames for the lines in messages, and does not rely on them."""
+"""The core reads Python frames only for a few purposes, most of them messages."""
 
 import ast
 from pathlib import Path
@@ -6,21 +6,21 @@ from pathlib import Path
 import plugrad as pg
 import pytest
 
-# Where frames are read, and what needs them.
+# Names of functions and attributes that read frames, and why a few files may use them.
 FRAMES = {"_getframe", "walk_stack", "walk_tb", "currentframe", "f_locals", "f_back"}
 ALLOWED = {
     ("registry/deprecation.py", "_getframe"): "the user's line, for warnings",
     ("registry/deprecation.py", "f_back"): "the user's line, for warnings",
     ("tools/debug.py", "walk_stack"): "the user's line, for errors",
     ("tools/debug.py", "_getframe"): "the user's line, for errors",
-    # No one tells where an error comes from: the handler of a signal is the user's.
+    # Nothing else tells whether an error comes from a signal handler of the user.
     ("tracing/program.py", "walk_tb"): "whether the handler of a signal has raised",
-    # Python gives a profile function the frame of the call that it is about.
+    # Python passes a profile function the frame of the call.
     ("engine/code.py", "f_back"): "who has called the code of a library",
 }
 
 
-def test_frames_are_read_where_nothing_else_knows():
+def test_frames_are_read_only_in_allowed_places():
     source = Path(pg.__file__).parent / "_src"
     found = set()
     for path in source.rglob("*.py"):
@@ -31,7 +31,7 @@ def test_frames_are_read_where_nothing_else_knows():
     assert found == {*ALLOWED}
 
 
-# --- what used to read frames ------------------------------------------------------
+# --- code that read frames in earlier versions -------------------------------------
 
 
 READS = {
@@ -44,7 +44,7 @@ READS = {
 
 
 def _same_name(read):
-    """Return a function with the name of one of plugrad's."""
+    """Return a function that has the name of a function in plugrad."""
 
     def numpy(x):
         return read(x)
@@ -52,16 +52,16 @@ def _same_name(read):
     return numpy
 
 
-@pytest.mark.parametrize("how", READS)
-def test_a_read_is_named_by_the_method_that_reads(how, backend):
+@pytest.mark.parametrize("method", READS)
+def test_a_read_is_named_by_the_method_that_reads(method, backend):
     def f(x):
-        _same_name(READS[how])(x)
+        _same_name(READS[method])(x)
         return pg.ones(())
 
     with pytest.warns(UserWarning, match="gradient is zero") as found:
         pg.grad(f)(1.0)
-    assert f"values were read by {how} at {__file__}" in str(found[0].message)
-    message = rf"debug: {how.replace('()', '..')} of a tensor"
+    assert f"values were read by {method} at {__file__}" in str(found[0].message)
+    message = rf"debug: {method.replace('()', '..')} of a tensor"
     with pytest.raises(AssertionError, match=message), pg.debug():
         pg.grad(f)(1.0)
 
@@ -70,7 +70,7 @@ def test_a_read_is_named_by_the_method_that_reads(how, backend):
 @pytest.mark.parametrize(
     "use", [bool, repr, str, lambda x: f"{x:.2f}", lambda x: pg.nonzero(pg.stack([x]))]
 )
-def test_what_shows_or_needs_values_for_itself_is_no_read(use, backend):
+def test_showing_values_and_reads_inside_plugrad_are_no_reads(use, backend):
     def f(x):
         use(x)
         return x * x

@@ -1,4 +1,4 @@
-"""What kernels rely on: checked fields of a geometry, phases and strides."""
+"""What kernels rely on: valid fields of geometries, phases and strides."""
 
 import dataclasses
 import doctest
@@ -58,12 +58,12 @@ def accelerators():
     ],
     ids=str,
 )
-def test_fields_that_do_not_fit(geometry, field, value, message):
+def test_invalid_fields_are_refused(geometry, field, value, message):
     with pytest.raises((ValueError, TypeError), match=message):
         dataclasses.replace(geometry, **{field: value})
 
 
-def test_a_call_is_remembered_by_values_and_types():
+def test_geometries_are_cached_by_values_and_types():
     shape = (1, 8, 8, 3)
     filter = (3, 3, 3, 4)
     make = partial(geometry.convolution, "conv2d", shape, filter, 2)
@@ -72,13 +72,13 @@ def test_a_call_is_remembered_by_values_and_types():
     assert make(strides=[2, 2]) == make(strides=(2, 2))
     assert make(pad=((1, 1), (2, 2))) is make(pad=((1, 1), (2, 2)))
     for wrong in ({"strides": 2.0}, {"strides": (2.0, 2)}, {"pad": ((1, 1), (2, 2.0))}):
-        with pytest.raises(TypeError):  # equal to a call that is remembered
+        with pytest.raises(TypeError):  # equals a cached call
             make(**wrong)
     with pytest.raises(ValueError, match="another"):
         geometry.convolution("another", shape, (9, 9, 3, 4), 2)
 
 
-PHASES = {  # size, window, stride, dilation, padding before and after
+PHASES = {  # name: (size, window, stride, dilation, padding before and after)
     "stride 1": (7, 3, 1, 1, (1, 1)),
     "stride 2": (8, 3, 2, 1, (0, 1)),
     "positions that miss a phase": (8, 2, 3, 1, (0, 0)),
@@ -91,8 +91,8 @@ PHASES = {  # size, window, stride, dilation, padding before and after
 def test_phases_are_the_windows_that_read_each_element(row):
     size, window, stride, dilation, padding = PHASES[row]
     count = (size + sum(padding) - (window - 1) * dilation - 1) // stride + 1
-    one = (window,), (stride,), (dilation,), (padding,)
-    (phases,) = Windows((1, size, 1), (1, count, 1), *one).phases
+    fields = (window,), (stride,), (dilation,), (padding,)
+    (phases,) = Windows((1, size, 1), (1, count, 1), *fields).phases
     found = {
         (phase.start + i * stride, k, w + i)
         for phase in phases
@@ -107,7 +107,7 @@ def test_phases_are_the_windows_that_read_each_element(row):
     assert sorted(starts) == [*range(size)]
 
 
-RESIZED = [
+RESIZINGS = [
     RESIZING,
     Resizing((1, 1, 7, 1), (1, 5, 7, 1), False, False),
     Resizing((1, 3, 8, 1), (1, 9, 3, 1), False, True),
@@ -115,11 +115,11 @@ RESIZED = [
 ]
 
 
-def matrices(resizing, linear, back):
-    """Return the matrices of rows and columns that terms describe."""
-    read = resizing.out_shape if back else resizing.in_shape
+def matrices(resizing, linear, backward):
+    """Yield the matrix of rows and the matrix of columns that the terms describe."""
+    source_shape = resizing.out_shape if backward else resizing.in_shape
     for size, (starts, indices, weights) in zip(
-        read[1:3], resizing.terms(linear=linear, back=back), strict=True
+        source_shape[1:3], resizing.terms(linear=linear, back=backward), strict=True
     ):
         assert starts.dtype == indices.dtype == "int32"
         matrix = np.zeros((len(starts) - 1, size))
@@ -128,8 +128,8 @@ def matrices(resizing, linear, back):
         yield matrix
 
 
-@pytest.mark.parametrize("resizing", RESIZED)
-def test_terms_are_what_each_row_and_column_is_made_of(resizing):
+@pytest.mark.parametrize("resizing", RESIZINGS)
+def test_terms_agree_with_the_interpolation_of_rows_and_columns(resizing):
     forward = {linear: [*matrices(resizing, linear, False)] for linear in (True, False)}
     for axis, (low, high, share) in enumerate(resizing.linear):
         eye = np.eye(resizing.in_shape[axis + 1])
@@ -137,15 +137,15 @@ def test_terms_are_what_each_row_and_column_is_made_of(resizing):
         np.testing.assert_array_equal(forward[True][axis], expected)
         np.testing.assert_array_equal(forward[False][axis], eye[resizing.nearest[axis]])
     for linear in forward:
-        for matrix, back in zip(
+        for matrix, backward in zip(
             forward[linear], matrices(resizing, linear, True), strict=True
         ):
-            np.testing.assert_array_equal(back, matrix.T)
+            np.testing.assert_array_equal(backward, matrix.T)
 
 
-def test_one_term_reads_a_pixel_that_is_met():
-    """Interpolation does not multiply an infinite neighbour by 0."""
-    for starts, _, weights in RESIZED[1].terms(linear=True, back=False):
+def test_a_position_on_a_pixel_has_only_one_term():
+    """With two terms, interpolation would multiply an infinite neighbour by 0."""
+    for starts, _, weights in RESIZINGS[1].terms(linear=True, back=False):
         assert (np.diff(starts) == 1).all()
         assert (weights == 1).all()
 
@@ -158,22 +158,24 @@ def test_windows_are_depthwise_where_each_channel_is_a_group(
     channels, groups, expected
 ):
     shape = (1, 3, 3, channels)
-    given = geometry.windows("conv2d", shape, 2, channels=8, groups=groups)
-    assert given.depthwise is expected
+    windows = geometry.windows("conv2d", shape, 2, channels=8, groups=groups)
+    assert windows.depthwise is expected
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (2, 1, 3), (4, 3, 2), (2, 0, 3)])
-def test_contiguous_strides_are_numpys(shape):
+def test_contiguous_strides_equal_those_of_numpy(shape):
     array = np.zeros(shape, np.int8)
     if array.size:
         assert contiguous_strides(shape) == array.strides
     wide = np.broadcast_to(array, (6, *shape))
-    own = tuple([0 if n == 1 else s for n, s in zip(shape, array.strides, strict=True)])
+    expected = tuple(
+        [0 if n == 1 else s for n, s in zip(shape, array.strides, strict=True)]
+    )
     if array.size:
-        assert broadcast_strides(shape, len(wide.shape)) == (0, *own)
+        assert broadcast_strides(shape, len(wide.shape)) == (0, *expected)
 
 
-COLLAPSED = [  # shape, strides, what is left
+COLLAPSED = [  # (shape, strides, the axes that remain)
     ((), (), ((1, 1),)),
     ((1, 1), (7, 3), ((1, 1),)),
     ((2, 3, 4), (12, 4, 1), ((24, 1),)),
@@ -195,7 +197,7 @@ def test_axes_collapse_only_where_all_strides_allow_it():
     assert collapse_axes((2, 3, 4), whole, rows) == ((2, 12, 0), (12, 1, 1))
 
 
-def test_the_examples_are_right():
-    tried = doctest.testmod(geometry)
-    assert tried.attempted >= 6
-    assert not tried.failed
+def test_the_examples_in_docstrings():
+    results = doctest.testmod(geometry)
+    assert results.attempted >= 6
+    assert not results.failed

@@ -1,4 +1,4 @@
-"""Names of other libraries are answered by what plugrad has: ``tensor/foreign``."""
+"""Errors for names of other libraries give hints, which are in ``tensor/foreign``."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ from plugrad._src.tensor.hints import ForeignNames
 from tests.surface import ops
 
 CODE = re.compile(r"`([^`]*)`")
-NAMED = re.compile(r"\b(pg|pt|x)((?:\.[A-Za-z_]\w*)+)")
+DOTTED_NAME = re.compile(r"\b(pg|pt|x)((?:\.[A-Za-z_]\w*)+)")
 MODULES = {"pg": pg, "pt": pt}
 
 
@@ -24,12 +24,12 @@ def entries(table):
 
 def keyword_rows():
     for line in foreign.KEYWORDS.strip().splitlines():
-        names, here, hint = map(str.strip, line.split("|"))
-        yield from ((name, here.split(), hint) for name in names.split())
+        names, our_names, hint = map(str.strip, line.split("|"))
+        yield from ((name, our_names.split(), hint) for name in names.split())
 
 
 def functions():
-    """Return what has keywords: the ops, and the functions of plugrad-train."""
+    """Return all functions with keywords: ops, and functions of plugrad-train."""
     spaces = {
         "pt": pt,
         "pt.schedules": pt.schedules,
@@ -55,19 +55,19 @@ RECOMMENDED += [hint for _, _, hint in keyword_rows()]
 
 @pytest.fixture(autouse=True)
 def accelerators():
-    """Run once: what is tested has no accelerator in C."""
+    """Run once: nothing here has an accelerator in C."""
 
 
 @pytest.mark.parametrize("hint", sorted({*RECOMMENDED} - {""}))
-def test_what_a_hint_recommends_exists(hint):
+def test_names_in_hints_exist(hint):
     x = pg.ones((1, 1))
     for code in CODE.findall(hint):
-        for base, path in NAMED.findall(code):
+        for base, path in DOTTED_NAME.findall(code):
             assert attrgetter(path[1:])(MODULES.get(base, x)) is not None, code
 
 
 @pytest.mark.parametrize(("name", "hint"), entries(foreign.ATTRIBUTES))
-def test_a_name_of_a_module_is_answered(name, hint):
+def test_a_foreign_name_of_a_module_has_a_hint(name, hint):
     assert name not in pg.__all__
     with pytest.raises(AttributeError, match=re.escape(hint)):
         getattr(pg, name)
@@ -78,7 +78,7 @@ def test_a_name_of_a_module_is_answered(name, hint):
 
 @pytest.mark.parametrize(("name", "hint"), entries(foreign.METHODS))
 @pytest.mark.parametrize("make", [pg.asarray, pg.Variable])
-def test_a_name_of_a_tensor_is_answered(name, hint, make):
+def test_a_foreign_attribute_of_a_tensor_has_a_hint(name, hint, make):
     x = make([1.0])
     message = f"'{type(x).__name__}' object has no attribute '{name}'; {hint}"
     with pytest.raises(AttributeError, match=re.escape(message)):
@@ -93,15 +93,15 @@ FUNCTIONS -= {name for name, _ in entries(foreign.METHODS)}
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_a_function_that_is_a_method_elsewhere_is_answered(name):
+def test_a_function_that_is_a_method_elsewhere_has_a_hint(name):
     x = pg.asarray([1.0])
     with pytest.raises(AttributeError) as error:
         getattr(x, name)
-    told = str(error.value).partition("; ")[2]
-    assert told
-    for path in re.findall(r"^it is x\.(\w+)", told):
+    hint = str(error.value).partition("; ")[2]
+    assert hint
+    for path in re.findall(r"^it is x\.(\w+)", hint):
         assert callable(getattr(x, path))
-    for path in re.findall(r"^write plugrad\.([\w.]+)", told):
+    for path in re.findall(r"^write plugrad\.([\w.]+)", hint):
         assert callable(attrgetter(path)(pg))
 
 
@@ -116,12 +116,12 @@ METHODS = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_what_a_missing_method_is_here(name):
+def test_hints_for_missing_methods(name):
     with pytest.raises(AttributeError, match=re.escape(f"; {METHODS[name]}")):
         getattr(pg.ones(2), name)
 
 
-def test_names_of_nobody_have_no_hint():
+def test_names_of_no_library_have_no_hint():
     with pytest.raises(AttributeError, match=r"has no attribute 'zzz'$"):
         _ = pg.ones(2).zzz
     with pytest.raises(AttributeError, match=r"has no attribute 'zzz'$"):
@@ -131,17 +131,17 @@ def test_names_of_nobody_have_no_hint():
 
 
 def error_of(function, **named):
-    """Call a function with the arguments that it needs and others; return the error."""
-    needed = []
+    """Call a function with its required arguments and others; return the error."""
+    required = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.default is not parameter.empty:
             continue
         if parameter.kind is parameter.KEYWORD_ONLY:
             named.setdefault(parameter.name, None)
         elif parameter.kind is not parameter.VAR_POSITIONAL:
-            needed.append(None)
+            required.append(None)
     with pytest.raises(TypeError) as error:
-        function(*needed, **named)
+        function(*required, **named)
     return str(error.value)
 
 
@@ -149,55 +149,55 @@ ROWS = [*keyword_rows()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{'-'.join(row[1])}")
-def test_a_keyword_is_answered_by_each_function_that_has_it(row):
-    word, here, hint = row
-    asked = 0
+def test_each_function_with_a_keyword_has_hints_for_its_foreign_names(row):
+    word, our_names, hint = row
+    functions_with_hint = 0
     for name, function in functions().items():
         known = keywords(function)
-        if word in known or not answers_keywords(function):
+        if word in known or not has_keyword_hints(function):
             continue
-        fitting = [x for x in here if x in known]
-        if here and not fitting:
+        fitting = [x for x in our_names if x in known]
+        if our_names and not fitting:
             continue
         message = error_of(function, **{word: None})
         assert f"got an unexpected keyword argument {word!r}; " in message, name
-        if not here:
-            elsewhere = {x for w, theirs, _ in ROWS if w == word for x in theirs}
+        if not our_names:
+            elsewhere = {x for w, names, _ in ROWS if w == word for x in names}
             assert hint in message or {*known} & elsewhere, name
         elif hint:
             assert f"{word}= is {hint} here" in message, name
         else:
             assert re.search(rf"; {word}= is \w+= here$", message), name
-        asked += 1
-    assert asked, "no function has such a keyword"
+        functions_with_hint += 1
+    assert functions_with_hint, "no function has such a keyword"
 
 
-def answers_keywords(function):
-    """Return whether a function says itself what a keyword is called here."""
+def has_keyword_hints(function):
+    """Return whether a function's errors translate keywords of other libraries."""
     if hasattr(function, "__wrapped__") or inspect.isclass(function):
         return True
     code = function.__code__
-    takes_more = code.co_flags & inspect.CO_VARKEYWORDS
-    return bool(takes_more) and "unknown" in code.co_varnames
+    accepts_any_keyword = code.co_flags & inspect.CO_VARKEYWORDS
+    return bool(accepts_any_keyword) and "unknown" in code.co_varnames
 
 
-def test_each_op_that_has_a_keyword_of_the_table_answers():
-    theirs = {name for _, here, _ in ROWS for name in here}
-    silent = [
+def test_each_op_with_a_keyword_in_the_table_has_hints():
+    all_our_names = {name for _, our_names, _ in ROWS for name in our_names}
+    without_hints = [
         name
         for name, op in ops().items()
-        if {*keywords(op)} & theirs and not answers_keywords(op)
+        if {*keywords(op)} & all_our_names and not has_keyword_hints(op)
     ]
-    assert silent == ["isdtype"]  # dtype is what it asks about
+    assert without_hints == ["isdtype"]  # its dtype is the value that it tests
 
 
-def test_signatures_show_what_can_be_passed():
+def test_signatures_show_only_known_keywords():
     for name, function in functions().items():
         assert "unknown" not in inspect.signature(function).parameters, name
     assert "unknown" not in str(inspect.signature(pg.Tensor.sum))
 
 
-SAID = {
+MESSAGES = {
     "dim": (lambda x: pg.sum(x, dim=0), r"^sum\(\) .*; dim= is axis= here$"),
     "method": (lambda x: x.sum(dim=0), r"^sum\(\) .*; dim= is axis= here$"),
     "two": (
@@ -224,21 +224,21 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("case", SAID)
-def test_what_a_message_says(case):
-    call, message = SAID[case]
+@pytest.mark.parametrize("case", MESSAGES)
+def test_messages_for_foreign_keywords(case):
+    call, message = MESSAGES[case]
     with pytest.raises(TypeError, match=message):
         call(pg.ones(2))
 
 
 @pytest.mark.parametrize(("name", "hint"), entries(foreign.DTYPES))
-def test_a_dtype_is_answered(name, hint):
+def test_a_foreign_dtype_has_a_hint(name, hint):
     with pytest.raises(TypeError, match=re.escape(f"; write {hint}")):
         pg.zeros(2, dtype=f"torch.{name}")
 
 
-class OfAnother:
-    """A dtype of another library; plugrad knows it by its repr."""
+class ForeignDtype:
+    """A dtype of another library, which plugrad recognizes by its repr."""
 
     def __init__(self, shown):
         self.shown = shown
@@ -247,7 +247,7 @@ class OfAnother:
         return self.shown
 
 
-SHOWN = {
+HINTS_BY_REPR = {
     "torch.float32": "write plugrad.float32",
     "torch.bfloat16": "write `pg.float16` or `pg.float32`",
     "tf.float64": "write plugrad.float64",
@@ -257,15 +257,15 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("shown", SHOWN)
-def test_dtypes_as_other_libraries_show_them(shown):
-    with pytest.raises(TypeError, match=f"is not supported; {SHOWN[shown]}"):
-        pg.zeros(2, dtype=OfAnother(shown))
+@pytest.mark.parametrize("shown", HINTS_BY_REPR)
+def test_hints_for_dtypes_as_other_libraries_show_them(shown):
+    with pytest.raises(TypeError, match=f"is not supported; {HINTS_BY_REPR[shown]}"):
+        pg.zeros(2, dtype=ForeignDtype(shown))
 
 
 @pytest.mark.parametrize(("name", "hint"), entries(foreign.DEVICES))
 @pytest.mark.parametrize("number", ["", ":0"])
-def test_a_device_is_answered(name, number, hint):
+def test_a_foreign_device_has_a_hint(name, number, hint):
     for call in (
         lambda: pg.ones(2).to(name + number),
         lambda: pg.set_backend(name + number),
@@ -281,7 +281,7 @@ def test_a_tensor_is_not_moved_to_a_dtype(dtype):
         pg.ones(2).to(dtype)
 
 
-MADE = {
+CONSTRUCTIONS = {
     "of a list": lambda: pg.Tensor([1.0]),
     "of an array": lambda: pg.Tensor(np.ones(2)),
     "of sizes": lambda: pg.Tensor(2, 3),
@@ -290,13 +290,13 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("how", MADE)
-def test_a_tensor_is_not_made_by_its_class(how):
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_a_tensor_is_not_made_by_its_class(name):
     with pytest.raises(TypeError, match=r"^Tensor: .* write plugrad.asarray\(values, "):
-        MADE[how]()
+        CONSTRUCTIONS[name]()
 
 
-def test_the_signature_shows_what_is_required():
+def test_the_signature_shows_required_parameters():
     parameters = inspect.signature(pg.max_pool).parameters
     assert [*parameters][:2] == ["x", "filter_size"]
     assert parameters["filter_size"].default is inspect.Parameter.empty

@@ -1,4 +1,4 @@
-"""What a notebook shows of tensors and reports, read with a parser of HTML."""
+"""What a notebook shows for tensors and reports, read with an HTML parser."""
 
 import dataclasses
 import subprocess
@@ -16,7 +16,7 @@ STYLES |= {"font-family: monospace"}
 
 
 class Reader(HTMLParser):
-    """Collects the text of each element, and refuses what is not balanced."""
+    """A parser that collects the text of each element and refuses unbalanced tags."""
 
     def __init__(self, text):
         super().__init__()
@@ -29,9 +29,9 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         assert tag in ALLOWED
-        given = dict(attrs)  # neither colors, nor anything from elsewhere
-        assert given.keys() <= {"scope", "style", "aria-hidden"}
-        assert given.get("style") in {None, *STYLES}
+        attributes = dict(attrs)  # no colors, and nothing from other servers
+        assert attributes.keys() <= {"scope", "style", "aria-hidden"}
+        assert attributes.get("style") in {None, *STYLES}
         self.open.append(tag)
         self.texts.setdefault(tag, []).append("")
         if tag == "tr":
@@ -53,7 +53,7 @@ class Reader(HTMLParser):
 def read(x):
     found = Reader(x._repr_html_())
     captions = found.texts.get("caption", [])
-    assert not any(" " in text for text in captions)  # it does not wrap by the word
+    assert not any(" " in text for text in captions)  # no wrapping between words
     found.texts |= {"caption": [text.replace("\xa0", " ") for text in captions]}
     return found
 
@@ -77,7 +77,7 @@ def test_a_vector(backend):
     assert read(pg.asarray([np.nan, -np.inf])).rows[1] == ["nan", "-inf"]
 
 
-def test_a_long_one_is_cut(backend):
+def test_a_long_tensor_is_cut(backend):
     found = read(pg.reshape(pg.arange(11 * 12), (11, 12)))
     assert [len(row) for row in found.rows] == [12] * 12
     assert found.rows[0] == ["", *"01234", "…", "7", "8", "9", "10", "11"]
@@ -95,7 +95,7 @@ def test_a_long_one_is_cut(backend):
         (lambda: pg.zeros((1, 1, 1)), "Tensor: shape (1, 1, 1), float32, on {}"),
     ],
 )
-def test_what_is_no_table(make, text, backend):
+def test_tensors_that_are_not_shown_as_tables(make, text, backend):
     found = read(make())
     assert found.texts["p"] == [text.format(backend)]
     assert not found.rows
@@ -117,9 +117,9 @@ def test_text_is_escaped(backend):
 
 def test_a_variable(backend):
     v = pg.Variable([1.0], name="<w>")
-    about = f"shape (1,), float32, on {backend}"
-    assert read(v).texts["caption"] == [f"Variable '<w>': {about}"]
-    assert read(pg.Variable([1.0])).texts["caption"] == [f"Variable: {about}"]
+    details = f"shape (1,), float32, on {backend}"
+    assert read(v).texts["caption"] == [f"Variable '<w>': {details}"]
+    assert read(pg.Variable([1.0])).texts["caption"] == [f"Variable: {details}"]
 
 
 def test_values_that_cannot_be_read(backend):
@@ -171,10 +171,10 @@ def test_memory_has_a_row_for_each_backend(backend):
     found = read(memory)
     rows = {row[0]: row[1:] for row in found.rows[1:]}
     assert rows.keys() == memory.backends.keys()
-    about = memory.backends[backend]
-    assert rows[backend][0] == f"{about.tensors:,}"
-    assert rows[backend][3] == f"{about.bytes:,}"
-    assert rows[backend][4] == ("" if about.peak is None else f"{about.peak:,}")
+    details = memory.backends[backend]
+    assert rows[backend][0] == f"{details.tensors:,}"
+    assert rows[backend][3] == f"{details.bytes:,}"
+    assert rows[backend][4] == ("" if details.peak is None else f"{details.peak:,}")
     caption = f"Memory: {memory.tensors:,} tensors, {memory.bytes:,} bytes"
     assert found.texts["caption"] == [caption]
     x.dispose()
@@ -216,9 +216,9 @@ def test_reports_without_rows(backend):
     memory = type(pg.memory())({})
     assert read(memory).texts["p"] == ["Memory: 0 tensors, 0 bytes"]
     y, pullback = pg.vjp(pg.exp, 3.0)
-    nothing = dataclasses.replace(pg.explain(y), rows=[])
+    without_rows = dataclasses.replace(pg.explain(y), rows=[])
     del pullback
-    assert read(nothing).texts["p"] == ["Explanation: 0 kernel runs"]
+    assert read(without_rows).texts["p"] == ["Explanation: 0 kernel runs"]
     eager = pg.jit(lambda x: float(x))
     shown = read(eager.explain(pg.asarray(2.0)))
     assert not shown.rows
@@ -238,8 +238,8 @@ def test_names_are_escaped(backend):
     found = Reader(html)
     assert found.texts["caption"][0].startswith("<lambda>\xa0replays")
     assert found.texts["p"][-2:] == ["recorded again: <b>", "recorded again: a & b"]
-    about = pg.memory().backends["cpu"]
-    assert read(type(pg.memory())({"<i>": about})).rows[1][0] == "<i>"
+    details = pg.memory().backends["cpu"]
+    assert read(type(pg.memory())({"<i>": details})).rows[1][0] == "<i>"
 
 
 def test_cells_of_a_table():

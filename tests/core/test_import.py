@@ -1,4 +1,4 @@
-"""``import plugrad`` imports what every program needs, and no more.
+"""``import plugrad`` imports only the modules that every program needs.
 
 ``benchmarks/import_time.py`` measures what that saves.
 """
@@ -11,11 +11,11 @@ import pytest
 from tests.processes import output
 
 ALLOWED = {"__future__", "importlib", "threading"}  # of the standard library
-# What the first question imports: who finds and loads plugins, and makes descriptors.
-LOADING = {"plugrad._src.registry.discovery", "plugrad._src.registry.loading"}
-LOADING |= {"plugrad._src.registry.hooks", "pluggy", "importlib_metadata"}
+# Modules that find and load plugins, imported when plugins are needed first.
+LOADING_MODULES = {"plugrad._src.registry.discovery", "plugrad._src.registry.loading"}
+LOADING_MODULES |= {"plugrad._src.registry.hooks", "pluggy", "importlib_metadata"}
 # Signatures need ``inspect``, which NumPy itself imports, but not yet in 2.1.
-IMPORTED = """
+PRINT_IMPORTED_MODULES = """
 import json, sys
 import numpy, inspect
 before = {*sys.modules}
@@ -32,30 +32,30 @@ def accelerators():
 
 @pytest.fixture(scope="module")
 def imported():
-    """Return the modules that ``import plugrad`` brings, and the standard library's."""
-    modules, standard = json.loads(output(IMPORTED))
+    """Return the modules that ``import plugrad`` adds, and the standard library's."""
+    modules, standard = json.loads(output(PRINT_IMPORTED_MODULES))
     return {*modules}, {*standard}
 
 
-def test_only_these_modules_of_others(imported):
+def test_only_allowed_modules_of_others_are_imported(imported):
     modules, standard = imported
     roots = {name.partition(".")[0] for name in modules}
     assert roots & standard <= ALLOWED
     assert roots - standard == {"plugrad"}
 
 
-def test_not_what_comes_at_its_first_use(imported):
+def test_modules_for_a_first_use_are_not_imported(imported):
     modules, _ = imported
     later = {f"plugrad.{name}" for name in pg._NAMESPACES.split()}
     later |= {f"plugrad.{module}" for module in pg._LATER.values()}
-    assert modules.isdisjoint(later | LOADING | {"plugrad.importing"})
+    assert modules.isdisjoint(later | LOADING_MODULES | {"plugrad.importing"})
 
 
-def test_the_first_question_imports_the_rest():
-    """The names above are right: these modules exist, and are imported then."""
+def test_the_first_use_of_plugins_imports_the_modules_for_loading():
+    """The LOADING_MODULES exist, and the first use of plugins imports them."""
     loaded = "import json, sys, plugrad; plugrad.backends(); "
     loaded += "print(json.dumps([*sys.modules]))"
-    assert {*json.loads(output(loaded))} >= LOADING
+    assert {*json.loads(output(loaded))} >= LOADING_MODULES
 
 
 def test_every_later_name_is_public():
@@ -63,7 +63,7 @@ def test_every_later_name_is_public():
     assert {*pg._NAMESPACES.split(), *pg._LATER} - {"EngineState"} <= {*dir(pg)}
 
 
-FIND = """
+COUNT_SEARCHES = """
 import os, sys
 searched = []
 
@@ -83,8 +83,10 @@ print(len(searched))
 """
 
 
-def test_plugins_are_searched_for_at_the_first_question_and_once():
-    imported, asked, again = map(int, output(FIND).split())
-    assert imported == 0
-    assert asked == 1
-    assert again == 2  # the version of plugrad itself
+def test_plugins_are_searched_for_once_at_their_first_use():
+    after_import, after_first_use, after_second_use = map(
+        int, output(COUNT_SEARCHES).split()
+    )
+    assert after_import == 0
+    assert after_first_use == 1
+    assert after_second_use == 2  # searched for the version of plugrad itself

@@ -1,4 +1,4 @@
-"""What importers have in common: errors, inputs, order, and values during a run."""
+"""Tools that importers share: errors, inputs, order, and values during a run."""
 
 import copy
 import math
@@ -24,19 +24,19 @@ def test_problems_are_listed_once_and_cut_off():
     error = importing.ModelError(["a\x1b[2J", "b" * 600, "a\x1b[2J"])
     assert error.problems == (r"a\x1b[2J", "b" * 500 + "...")
     assert str(error).startswith("load: the model has 2 problems:\n- a\\x1b[2J\n- bbb")
-    many = importing.ModelError(map(str, range(60)))
-    assert len(many.problems) == 60
-    assert str(many).endswith("\n- 49\n- and 10 more")
+    long_error = importing.ModelError(map(str, range(60)))
+    assert len(long_error.problems) == 60
+    assert str(long_error).endswith("\n- 49\n- and 10 more")
     assert str(importing.ModelError("it is empty")).endswith(
         "a problem:\n- it is empty"
     )
 
 
-def test_a_copy_of_an_error_has_its_problems():
+def test_a_copy_of_an_error_has_the_same_problems():
     error = importing.ModelError(["first", "second"])
-    again = copy.copy(error)
-    assert again.problems == ("first", "second")
-    assert str(again) == str(error)
+    copied = copy.copy(error)
+    assert copied.problems == ("first", "second")
+    assert str(copied) == str(error)
 
 
 def endless():
@@ -48,23 +48,27 @@ EXHAUSTED = {
     "stack": endless,
     "memory": lambda: np.empty(2**62, np.uint8),
 }
-SAID = {"budget": "2 levels of", "stack": "deeper than", "memory": "not enough memory"}
+PARTS_OF_MESSAGES = {
+    "budget": "2 levels of",
+    "stack": "deeper than",
+    "memory": "not enough memory",
+}
 
 
-@pytest.mark.parametrize("what", EXHAUSTED)
-def test_what_a_file_exhausts_is_a_model_error(what):
+@pytest.mark.parametrize("resource", EXHAUSTED)
+def test_an_exhausted_resource_is_a_model_error(resource):
     with pytest.raises(importing.ModelError) as caught, importing.loading():
-        EXHAUSTED[what]()
+        EXHAUSTED[resource]()
     (problem,) = caught.value.problems
-    assert SAID[what] in problem
+    assert PARTS_OF_MESSAGES[resource] in problem
 
 
-def test_other_errors_of_a_load_pass():
+def test_other_errors_are_raised_unchanged():
     with pytest.raises(FileNotFoundError), importing.loading():
         raise FileNotFoundError("model.json")
 
 
-def test_a_backend_that_is_not_there_is_named_with_the_function():
+def test_the_error_names_the_function_and_the_missing_backend():
     with pytest.raises(pg.BackendUnavailable, match=r"^to: .*'nowhere'"):
         importing.open_backend("to", "nowhere")
 
@@ -86,7 +90,7 @@ COUNTS = [
 
 
 @pytest.mark.parametrize(("function", "without", "expected"), COUNTS)
-def test_numbers_of_inputs(function, without, expected):
+def test_input_counts_of_functions(function, without, expected):
     assert importing.input_counts(function, without=without) == expected
 
 
@@ -95,14 +99,14 @@ TEXTS |= {(2, 5): "2 to 5 inputs", (1, math.inf): "1 input or more"}
 
 
 @pytest.mark.parametrize("counts", TEXTS)
-def test_numbers_of_inputs_in_words(counts):
+def test_input_counts_as_text(counts):
     assert importing.inputs_text(*counts) == TEXTS[counts]
 
 
 X = importing.ValueInfo("x", np.dtype("float32"), ("N", 3, None))
 
 
-def test_a_value_is_described():
+def test_the_text_of_a_value_info():
     assert str(X) == "x: float32[N, 3, ?]"
     assert str(importing.ValueInfo("a\nb")) == r"a\nb: ?[...]"
     text = importing.ValueInfo("t", np.dtype(object), ())
@@ -139,13 +143,13 @@ def test_inputs_come_in_the_order_of_the_model():
 # --- order -----------------------------------------------------------------------
 
 
-def test_an_order_that_fits_is_kept():
+def test_a_valid_order_is_kept():
     needs = {"b": [], "a": ["b"], "d": ["outside"], "c": ["a", "d"]}
     assert importing.in_order(needs) == (["b", "a", "d", "c"], [])
     assert importing.in_order({}) == ([], [])
 
 
-def test_of_the_nodes_that_are_ready_the_first_one_comes_next():
+def test_the_first_node_that_is_ready_comes_next():
     needs = {"e": ["a"], "d": [], "c": ["d"], "b": ["c"], "a": [], "f": ["b"]}
     assert importing.in_order(needs) == (["d", "c", "b", "a", "e", "f"], [])
 
@@ -159,8 +163,8 @@ def test_orders_of_random_graphs():
             for i, node in enumerate(nodes)
         }
         shuffled = dict(rng.sample([*needs.items()], len(needs)))
-        order, circle = importing.in_order(shuffled)
-        assert (sorted(order), circle) == (sorted(nodes), [])
+        order, cycle = importing.in_order(shuffled)
+        assert (sorted(order), cycle) == (sorted(nodes), [])
         assert all(
             order.index(one) < order.index(node)
             for node in nodes
@@ -168,24 +172,24 @@ def test_orders_of_random_graphs():
         )
 
 
-def test_a_circle_begins_with_its_first_node_and_the_rest_is_sorted():
+def test_a_cycle_begins_with_its_first_node_and_the_rest_is_sorted():
     needs = {"z": ["y"], "y": [], "b": ["a", "y"], "c": ["b"], "a": ["c"], "d": ["c"]}
     assert importing.in_order(needs) == (["y", "z"], ["b", "c", "a", "b"])
     assert importing.in_order({"a": ["a"]}) == ([], ["a", "a"])
 
 
-def test_one_of_several_circles_is_returned():
+def test_one_of_several_cycles_is_returned():
     needs = {"x": ["y"], "y": ["x"], "p": ["q"], "q": ["p"], "free": []}
     assert importing.in_order(needs) == (["free"], ["x", "y", "x"])
 
 
-def test_a_long_chain_in_reverse_is_no_recursion():
+def test_a_long_chain_in_reverse_needs_no_recursion():
     count = 50_000
     needs = {i: [i + 1] for i in range(count)} | {count: []}
     assert importing.in_order(needs) == ([*range(count, -1, -1)], [])
     needs[count] = [0]
-    order, circle = importing.in_order(needs)
-    assert (order, len(circle)) == ([], count + 2)
+    order, cycle = importing.in_order(needs)
+    assert (order, len(cycle)) == ([], count + 2)
 
 
 def test_the_order_does_not_depend_on_hashes():
@@ -209,7 +213,7 @@ def test_values_are_dropped_after_their_last_use():
     assert importing.last_uses([], ["y"]) == []
 
 
-def test_the_library_of_values():
+def test_the_namespace_of_values():
     assert importing.namespace(np.ones(2), 3) is np
     assert importing.namespace(np.ones(2), pg.ones(2)) is pg
 

@@ -23,13 +23,15 @@ MODULES += [f"plugrad.{name}" for name in namespaces() if name]
 OBJECTS = {f"pg.{name}": value for name, value in public().items()}
 OBJECTS |= {f"plugin.{name}": getattr(plugin, name) for name in plugin.__all__}
 OBJECTS |= {f"importing.{n}": getattr(importing, n) for n in importing.__all__}
-# A union of types, such as TensorLike, has no name of its own; in 3.14 it has typing's.
-NAMED = {n: v for n, v in OBJECTS.items() if not isinstance(v, types.UnionType)}
-OBJECTS = {n: v for n, v in NAMED.items() if hasattr(v, "__qualname__")}
+# A union of types, such as TensorLike, has no name, or in 3.14 the one of typing.
+OBJECTS_EXCEPT_UNIONS = {
+    n: v for n, v in OBJECTS.items() if not isinstance(v, types.UnionType)
+}
+OBJECTS = {n: v for n, v in OBJECTS_EXCEPT_UNIONS.items() if hasattr(v, "__qualname__")}
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTS))
-def test_a_public_object_is_found_where_it_says(name):
+def test_a_public_object_is_in_the_module_that_it_names(name):
     value = OBJECTS[name]
     assert value.__module__ in MODULES
     assert getattr(import_module(value.__module__), value.__name__) is value
@@ -44,24 +46,24 @@ def test_a_namespace_is_a_module(name):
     assert {getattr(module, n).__module__ for n in module.__all__} == {module.__name__}
 
 
-def test_names_without_a_module_of_their_own():
+def test_imports_from_namespaces_and_ops_with_two_names():
     from plugrad.fft import rfft
 
     assert rfft is pg.fft.rfft
-    assert pg.linalg.matmul is pg.matmul  # known by both names, of the first
+    assert pg.linalg.matmul is pg.matmul  # its module is the first
     assert pg.matmul.__module__ == "plugrad"
 
 
-OF_NAMESPACE = {"interpolation": "image"}
+NAMESPACE_OF_FAMILY = {"interpolation": "image"}
 
 
 @pytest.mark.parametrize(
     "family", sorted(f for f in sys.modules if f.startswith("plugrad._src.ops."))
 )
-def test_what_a_family_exports_is_public(family):
+def test_names_that_a_family_exports_are_public(family):
     module = sys.modules[family]
     name = family.rpartition(".")[2]
-    name = OF_NAMESPACE.get(name, name)
+    name = NAMESPACE_OF_FAMILY.get(name, name)
     space = getattr(pg, name) if name in namespaces() else pg
     lacking = {*getattr(module, "__all__", [])} - {*space.__all__}
     assert not lacking, f"import {lacking} from {family} in {space.__file__}"
@@ -95,9 +97,9 @@ def test_a_pickle_names_no_private_module(name, protocol):
     with pg.use_backend("cpu"):
         value = PICKLED[name]()
         data = pickle.dumps(value, protocol)
-        again = pickle.loads(data)
-    assert type(again) is type(value)
-    assert repr(again) == repr(value) or name == "variable"
+        unpickled = pickle.loads(data)
+    assert type(unpickled) is type(value)
+    assert repr(unpickled) == repr(value) or name == "variable"
     words = [arg for _, arg, _ in pickletools.genops(data) if isinstance(arg, str)]
     first = {word.split(" ")[0] for word in words}
     named = {word for word in first if re.fullmatch(r"plugrad(\.\w+)*", word)}
@@ -118,7 +120,7 @@ def test_the_origin_of_a_gradient_is_the_module_that_has_the_line():
 
 
 def published(module):
-    """Return the names beside ``__all__`` that a public module publishes."""
+    """Return the names that a public module publishes in addition to ``__all__``."""
     tree = ast.parse(module.read_text())
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr)]
     publishing = [
@@ -132,8 +134,8 @@ def published(module):
 @pytest.mark.parametrize(
     "module", sorted(Path(pg.__file__).parent.glob("*.py")), ids=lambda p: p.stem
 )
-def test_type_checkers_find_what_is_published_beside_all(module):
-    """They take an imported name as public if it is imported as itself."""
+def test_type_checkers_find_names_that_are_published_outside_of_all(module):
+    """Type checkers treat an import as public if it has the form ``x as x``."""
     aliases = {
         name.name
         for node in ast.parse(module.read_text()).body

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OTHERS = [ROOT / name for name in ("benchmarks", "examples", "tests")]
-FAMILY = "a family of ops has one file of tests, of which most is tables"
+OTHER_ROOTS = [ROOT / name for name in ("benchmarks", "examples", "tests")]
+FAMILY = "one file has all tests of a family of ops, most of them tables"
 LONG_FILES = {
-    "benchmarks/ops.py": "a row an op",
-    "ops/test_random_inputs.py": "a row an op",
-    "ops/test_gradients_everywhere.py": "a row a kernel",
+    "benchmarks/ops.py": "a row for each op",
+    "ops/test_random_inputs.py": "a row for each op",
+    "ops/test_gradients_everywhere.py": "a row for each kernel",
     "ops/test_binary.py": FAMILY,
     "ops/test_creation.py": FAMILY,
     "ops/test_random.py": FAMILY,
     "ops/test_resize.py": FAMILY,
 }
-LONG_FUNCTIONS: dict[str, str] = {}  # name: reason
+LONG_FUNCTIONS: dict[str, str] = {}  # function: reason
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def docstrings(path):
 
 
 def contract_docs(path):
-    """Return the numbers of the lines that hold what contracts say in ``doc=``."""
+    """Return the numbers of the lines of ``doc=`` arguments, which contracts have."""
     return {
         line
         for node in nodes(path)
@@ -60,7 +60,7 @@ def contract_docs(path):
 
 
 def wrapped_imports(path):
-    """Return the lines of imports and of ``__all__``, but for the first of each."""
+    """Return the lines of imports and of ``__all__`` except the first line of each."""
     return {
         line
         for node in tree(path).body
@@ -72,7 +72,7 @@ def wrapped_imports(path):
 
 @functools.cache
 def lengths(root):
-    """Return the lines of each file, and of each function, of which some are long."""
+    """Return the counted lines of each file and of each function."""
     files, functions = {}, {}
     for path in sorted(root.rglob("*.py")):
         if "node_modules" in path.parts:
@@ -91,7 +91,7 @@ def lengths(root):
     return files, functions
 
 
-ROOTS = [ROOT / "core/src", *sorted(ROOT.glob("plugins/*/src")), *OTHERS]
+ROOTS = [ROOT / "core/src", *sorted(ROOT.glob("plugins/*/src")), *OTHER_ROOTS]
 
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -107,8 +107,8 @@ def test_files_and_functions_are_short(root):
     assert [name for name in long if not name.split()[0].endswith(names)] == []
 
 
-def test_what_may_be_long_is_long():
-    """A name that is listed for nothing would let the next one of that name grow."""
+def test_every_exception_is_needed():
+    """An exception that nothing needs would let another file of its name grow."""
     files, functions = {}, {}
     for root in ROOTS:
         for known, found in zip((files, functions), lengths(root), strict=True):

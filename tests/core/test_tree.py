@@ -1,4 +1,4 @@
-"""``pg.tree``: containers are taken apart and rebuilt, and gradients take them."""
+"""``pg.tree`` flattens and rebuilds containers, and gradients accept them."""
 
 import pickle
 from collections import Counter, OrderedDict, UserList, defaultdict, namedtuple
@@ -63,9 +63,9 @@ class Leaves(list):
     pass
 
 
-HALF = defaultdict(int, b=1, a=2)
+DEFAULT_DICT = defaultdict(int, b=1, a=2)
 MIXED = {"a": 1, 2: 3}  # keys without an order
-ROUND_TRIPS = {  # tree: leaves, structure
+ROUND_TRIPS = {  # name: (tree, leaves, structure)
     "leaf": (5, [5], "*"),
     "None": (None, [], "None"),
     "dict": ({"b": 1, "a": 2}, [2, 1], "{'a': *, 'b': *}"),
@@ -75,7 +75,7 @@ ROUND_TRIPS = {  # tree: leaves, structure
     "tuple": ((1, (2,)), [1, 2], "(*, (*,))"),
     "namedtuple": (Point(1, [2]), [1, 2], "Point(x=*, y=[*])"),
     "OrderedDict": (OrderedDict(b=1, a=2), [2, 1], "OrderedDict({'a': *, 'b': *})"),
-    "defaultdict": (HALF, [2, 1], "defaultdict({'a': *, 'b': *})"),
+    "defaultdict": (DEFAULT_DICT, [2, 1], "defaultdict({'a': *, 'b': *})"),
     "Counter": (Counter(a=5), [5], "Counter({'a': *})"),
     "subclass of dict": (Names(b=1), [1], "Names({'b': *})"),
     "subclass of list": (Leaves([1, 2]), [1, 2], "Leaves([*, *])"),
@@ -97,22 +97,22 @@ def test_round_trip(name):
     assert leaves == expected == pg.tree.leaves(tree)
     assert structure.num_leaves == len(leaves)
     assert repr(structure) == f"Structure({text})"
-    again = pg.tree.unflatten(structure, iter(leaves))
-    assert again == tree
-    assert type(again) is type(tree)
+    rebuilt = pg.tree.unflatten(structure, iter(leaves))
+    assert rebuilt == tree
+    assert type(rebuilt) is type(tree)
     if isinstance(tree, dict):
-        assert list(again) == list(tree)
+        assert list(rebuilt) == list(tree)
     assert (
-        structure == pg.tree.structure(again) == pickle.loads(pickle.dumps(structure))
+        structure == pg.tree.structure(rebuilt) == pickle.loads(pickle.dumps(structure))
     )
-    assert hash(structure) == hash(pg.tree.structure(again))
+    assert hash(structure) == hash(pg.tree.structure(rebuilt))
 
 
-def test_what_only_the_class_knows_is_kept():
-    again = pg.tree.map(lambda x: -x, HALF)
-    assert again.default_factory is int
+def test_factories_static_fields_and_invalid_values_are_kept():
+    rebuilt = pg.tree.map(lambda x: -x, DEFAULT_DICT)
+    assert rebuilt.default_factory is int
     assert pg.tree.map(lambda x: -x, Layer(1, 2, "a")).name == "a"
-    negative = pg.tree.map(lambda x: -x, Checked(rate=1.0))  # which __init__ refuses
+    negative = pg.tree.map(lambda x: -x, Checked(rate=1.0))  # __init__ refuses it
     assert negative.rate == -2.0
     assert pg.tree.map(str, Frozen(1)).twice == "2"
 
@@ -136,7 +136,7 @@ def test_structures_that_differ(one, other):
     assert pg.tree.structure(one) != pg.tree.structure(other)
 
 
-def test_the_order_of_keys_does_not_count():
+def test_the_order_of_keys_is_ignored():
     one = {"b": 1, "a": [2, 3]}
     other = {"a": [20, 30], "b": 10}
     assert pg.tree.structure(one) == pg.tree.structure(other)
@@ -147,10 +147,10 @@ def test_the_order_of_keys_does_not_count():
     assert pg.tree.map(max, MIXED, {2: 30, "a": 10}) == {"a": 10, 2: 30}
 
 
-def test_what_fits_beside_a_tree():
+def test_other_trees_may_go_deeper_than_the_first():
     params = {"w": 1.0, "n": 3, "at": Point(1, 2)}
-    beside = OrderedDict(n=None, w=[5, 6], at=[7, {}])
-    found = pg.tree.map(lambda x, y: y, params, beside)
+    deeper = OrderedDict(n=None, w=[5, 6], at=[7, {}])
+    found = pg.tree.map(lambda x, y: y, params, deeper)
     assert found == {"w": [5, 6], "n": None, "at": Point(7, {})}
     assert pg.tree.map(lambda x, y, z: x + y + z, (1, 2), [3, 4], (5, 6)) == (9, 12)
 
@@ -200,7 +200,7 @@ def test_trees_that_differ(other, message):
         pg.tree.map(lambda x, y: x, MODEL, other)
 
 
-def test_arguments_that_do_not_fit():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match=r"\(\[\*, \*\]\) has 2 leaves, got 1"):
         pg.tree.unflatten(pg.tree.structure([1, 2]), [1])
     with pytest.raises(TypeError, match=r"expected a structure .* got list; pass the"):
@@ -226,7 +226,7 @@ def test_arguments_that_do_not_fit():
         pg.tree.leaves(Wrong())
 
 
-def test_a_registered_class_is_taken_apart_as_it_says():
+def test_a_class_is_flattened_by_the_registered_function():
     @dataclass
     class Half:
         kept: Any
@@ -241,7 +241,7 @@ def test_a_registered_class_is_taken_apart_as_it_says():
 # --- gradients -------------------------------------------------------------------
 
 W = np.array([1.0, 2.0], np.float32)
-PARAMS = {  # tree, and the numbers in it by which the gradient is multiplied
+PARAMS = {  # name: a function that makes a tree of two values
     "dict": lambda w, b: {"w": w, "b": b},
     "dataclass": lambda w, b: Layer(w, b, "relu"),
     "namedtuple": Point,
@@ -257,7 +257,7 @@ def loss(tree):
 
 
 @pytest.mark.parametrize("name", PARAMS)
-def test_gradients_have_the_structure(name, backend):
+def test_gradients_have_the_structure_of_the_argument(name, backend):
     make = PARAMS[name]
     params = make(pg.asarray(W), pg.asarray(3.0))
     expected = make([6.0, 12.0], 5.0)
@@ -273,10 +273,10 @@ def test_gradients_have_the_structure(name, backend):
     assert tangent.item() == 23.0
 
     @pg.custom_grad
-    def own(p):
+    def custom(p):
         return loss(p), lambda dy: pg.tree.map(lambda x: x * dy, p)
 
-    assert numbers(pg.grad(own)(params)) == make([1.0, 2.0], 3.0)
+    assert numbers(pg.grad(custom)(params)) == make([1.0, 2.0], 3.0)
 
 
 def test_integers_and_variables_in_a_dataclass(backend):
@@ -289,16 +289,16 @@ def test_integers_and_variables_in_a_dataclass(backend):
     assert pg.tree.map(lambda x: x.tolist(), by_variable) == {v: [1.0, 1.0]}
 
 
-def test_cotangents_go_by_key(backend):
+def test_cotangents_are_matched_by_key(backend):
     x = pg.asarray(2.0)
     _, pullback = pg.vjp(lambda x: {"b": x * 10, "a": x}, x)
     assert pullback({"a": 1.0, "b": 0.0})[0].item() == 1.0
 
     @pg.custom_grad
-    def own(p):
+    def custom(p):
         return p["b"] * p["a"], lambda dy: {"a": dy * 1, "b": dy * 2}
 
-    found = pg.grad(own)({"b": x, "a": x})
+    found = pg.grad(custom)({"b": x, "a": x})
     assert {k: g.item() for k, g in found.items()} == {"b": 2.0, "a": 1.0}
 
 
@@ -323,7 +323,7 @@ def test_cotangents_that_do_not_fit(dy, message, backend):
         pullback(dy)
 
 
-def test_leaves_that_are_no_tensors(backend):
+def test_leaves_that_are_no_tensors_need_static_fields(backend):
     model = {"layers": [Layer(pg.asarray(W), activate)]}
     message = r"^grad: argument \[0\]\['layers'\]\[0\].bias: asarray: cannot .* static"
     with pytest.raises(TypeError, match=message):
@@ -341,9 +341,9 @@ def activate(x):
 
 
 def test_tidy_keeps_the_tensors_of_a_dataclass(backend):
-    kept = pg.tidy(lambda: Layer(pg.asarray(W) * 2, Box(pg.asarray(3.0) * 1)))
-    assert kept.weight.tolist() == [2.0, 4.0]
-    assert kept.bias.inside[0].item() == 3.0
-    pg.dispose(kept)
+    layer = pg.tidy(lambda: Layer(pg.asarray(W) * 2, Box(pg.asarray(3.0) * 1)))
+    assert layer.weight.tolist() == [2.0, 4.0]
+    assert layer.bias.inside[0].item() == 3.0
+    pg.dispose(layer)
     with pytest.raises(ValueError, match="disposed"):
-        kept.bias.inside[0].item()
+        layer.bias.inside[0].item()

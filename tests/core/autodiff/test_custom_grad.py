@@ -1,4 +1,4 @@
-"""``custom_grad``: all kinds of arguments, higher orders, and refused misuse."""
+"""``custom_grad``: all kinds of arguments, higher orders, captures and misuse."""
 
 import numpy as np
 import plugrad as pg
@@ -96,10 +96,10 @@ CAPTURES = {
 }
 
 
-@pytest.mark.parametrize("what", CAPTURES)
-def test_a_captured_tensor_is_refused(what, backend):
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_a_captured_tensor_is_refused(capture, backend):
     with pytest.raises(TypeError, match="is not an argument"):
-        pg.grads(lambda x, w: CAPTURES[what](w)(x))(2.0, 3.0)
+        pg.grads(lambda x, w: CAPTURES[capture](w)(x))(2.0, 3.0)
     assert pg.exp(1.0)._tape_id is None
 
 
@@ -127,7 +127,7 @@ def test_a_tensor_inside_stop_gradient_may_be_captured(backend):
 
 
 def test_a_tensor_that_only_an_outer_tape_tracks_may_be_captured(backend):
-    """``x * w`` differentiated by ``x`` and then by ``w`` is 1."""
+    """The derivative of ``x * w`` with respect to ``x`` and then to ``w`` is 1."""
 
     def slope(w):
         times_w = pg.custom_grad(lambda x: (x * w, lambda dy: dy * w))

@@ -14,7 +14,7 @@ from plugrad.plugin import Kernel, run, same
 from plugrad_conformance.toy import toy
 
 # f = exp(x²) at 0.7: f'' = f·(2 + 4x²), f''' = f·(12x + 8x³)
-SECOND, THIRD = 6.4640, 18.1905
+SECOND_DERIVATIVE, THIRD_DERIVATIVE = 6.4640, 18.1905
 
 
 def plain(x):
@@ -30,8 +30,8 @@ def by_hand(x):
 @pytest.mark.parametrize("f", [plain, by_hand], ids=["plain", "custom_grad"])
 def test_higher_orders(f, backend):
     second = pg.grad(pg.grad(f))
-    assert second(0.7).item() == pytest.approx(SECOND, rel=1e-5)
-    assert pg.grad(second)(0.7).item() == pytest.approx(THIRD, rel=1e-5)
+    assert second(0.7).item() == pytest.approx(SECOND_DERIVATIVE, rel=1e-5)
+    assert pg.grad(second)(0.7).item() == pytest.approx(THIRD_DERIVATIVE, rel=1e-5)
 
 
 def test_nested_functions_do_not_confuse_equal_arguments(backend):

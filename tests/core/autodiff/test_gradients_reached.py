@@ -1,4 +1,4 @@
-"""The rows of ``test_gradients_everywhere`` leave no gradient function uncalled."""
+"""The rows of ``test_gradients_everywhere`` call every gradient function."""
 
 import plugrad as pg
 import pytest

@@ -31,10 +31,14 @@ def test_hessian_and_derivatives_of_higher_order(backend):
     q = A @ A.T
     found = pg.hessian(lambda x: pg.sum(x * (pg.asarray(q) @ x)))(np.ones(3))
     np.testing.assert_allclose(found.numpy(), 2 * q)
-    cube = pg.jacobian(pg.hessian(lambda x: pg.sum(x * x * x)))(np.array([2.0]))
-    assert cube.tolist() == [[[6.0]]]
-    through = pg.grad(lambda x: pg.sum(pg.jacobian(pg.square)(x)))(np.array([3.0, 4.0]))
-    assert through.tolist() == [2.0, 2.0]
+    third_derivative = pg.jacobian(pg.hessian(lambda x: pg.sum(x * x * x)))(
+        np.array([2.0])
+    )
+    assert third_derivative.tolist() == [[[6.0]]]
+    gradient_of_jacobian = pg.grad(lambda x: pg.sum(pg.jacobian(pg.square)(x)))(
+        np.array([3.0, 4.0])
+    )
+    assert gradient_of_jacobian.tolist() == [2.0, 2.0]
 
 
 def test_the_modes_differ_on_complex_numbers(backend):
@@ -43,7 +47,7 @@ def test_the_modes_differ_on_complex_numbers(backend):
     assert pg.jacobian(pg.square, mode="forward")(z).item() == 2 + 4j
 
 
-BAD = [
+BAD_CALLS = [
     (lambda: pg.jacobian(pg.exp, mode="sideways"), ValueError, "'sideways': use"),
     (lambda: pg.jacobian(pg.exp)([pg.ones(())]), TypeError, "one tensor, got a list"),
     (lambda: pg.jacobian(lambda x: x > 0)(1.0), TypeError, "floating tensor, got bool"),
@@ -53,7 +57,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("call", "kind", "message"), BAD)
+@pytest.mark.parametrize(("call", "kind", "message"), BAD_CALLS)
 def test_calls_without_jacobian_or_hessian_are_refused(call, kind, message, backend):
     with pytest.raises(kind, match=message):
         call()

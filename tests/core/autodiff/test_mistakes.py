@@ -1,4 +1,4 @@
-"""A warning if f closes over the tensor by which it is differentiated."""
+"""A warning if f is differentiated with respect to a tensor that it closes over."""
 
 import dataclasses
 import functools
@@ -119,13 +119,13 @@ def test_closing_over_the_differentiated_tensor_warns(name):
 
 
 @dataclasses.dataclass
-class Half:
-    one: Any = dataclasses.field(init=False)  # is never set
+class IncompleteObject:
+    field: Any = dataclasses.field(init=False)  # is never set
 
 
-HALF = Half()
+INCOMPLETE = IncompleteObject()
 UNUSED = pg.asarray([1.0, 2.0])
-SILENT = {
+NOT_WARNED = {
     "a constant": lambda: pg.grad(lambda x: pg.asarray(3.0))(T),
     "another tensor": lambda: pg.grad(lambda x: pg.sum(UNUSED))(T),
     "unused parameters": lambda: pg.grad(lambda p: p["b"][0] * T[0])(PARAMS),
@@ -136,16 +136,16 @@ SILENT = {
     "another argument by name": lambda: pg.grad(second)(T, y=T),
     "stop_gradient": lambda: pg.grad(lambda x: pg.sum(pg.stop_gradient(x)))(T),
     "a step function": lambda: pg.grad(lambda x: pg.sum(pg.sign(x)))(T),
-    "an incomplete object": lambda: pg.grad(lambda x: HALF and pg.ones(()))(T),
+    "an incomplete object": lambda: pg.grad(lambda x: INCOMPLETE and pg.ones(()))(T),
     "the jvp of a constant": lambda: pg.jvp(lambda x: pg.ones(2), [T], [T])[1],
 }
 
 
-@pytest.mark.parametrize("name", SILENT)
+@pytest.mark.parametrize("name", NOT_WARNED)
 def test_other_zero_gradients_do_not_warn(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SILENT[name]()
+        NOT_WARNED[name]()
 
 
 def test_the_warning_is_given_once_for_each_place():

@@ -153,7 +153,7 @@ def test_debug_raises_where_a_tensor_is_read():
             assert cure in str(error.value)
 
 
-def test_debug_raises_though_the_result_depends_on_the_argument():
+def test_debug_raises_even_if_the_result_depends_on_the_argument():
     with pg.debug(), pytest.raises(AssertionError, match=r"item\(\) of a tensor"):
         pg.grad(logged)(T)
     with pg.debug(), pytest.raises(AssertionError, match=r"numpy\(\) of a tensor"):

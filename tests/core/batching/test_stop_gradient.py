@@ -27,7 +27,7 @@ ROWS = {  # a function of w, and its derivative at 3
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_derivative_by_a_tensor_outside_of_vmap(name, backend):
+def test_derivative_with_respect_to_a_tensor_outside_of_vmap(name, backend):
     f, expected = ROWS[name]
     assert pg.grad(f)(3.0).item() == expected
 

@@ -79,7 +79,7 @@ def test_results_that_are_equal_for_all_examples():
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_few_examples(size):
+def test_no_example_and_one_example(size):
     y = pg.vmap(lambda x: pg.sum(x @ W))(X[:size])
     close(y, (X[:size] @ W).sum(1))
 
@@ -199,7 +199,7 @@ def test_gradient_of_gradients_of_examples():
     close(pg.grad(mapped)(W), pg.grad(looped)(W).numpy())
 
 
-def test_gradient_inside_by_a_tensor_from_outside():
+def test_gradient_inside_with_respect_to_a_tensor_from_outside():
     def mapped(w):
         inner = lambda x: pg.grad(lambda u: network(u, x))(w)
         return pg.sum(pg.vmap(inner)(X) ** 2)
@@ -291,15 +291,17 @@ def test_random_numbers_differ_between_examples():
         pg.random.multinomial(pg.zeros(50), 4),
         pg.dropout(x, 0.5),
     )
-    free, seeded, order, classes, kept = pg.vmap(f)(np.ones((5, 40), "float32"))
-    assert len(np.unique(free.numpy())) == 10
+    unseeded, seeded, order, classes, after_dropout = pg.vmap(f)(
+        np.ones((5, 40), "float32")
+    )
+    assert len(np.unique(unseeded.numpy())) == 10
     np.testing.assert_array_equal(
         seeded.numpy(), np.tile(pg.random.normal((2,), seed=3).numpy(), (5, 1))
     )
     np.testing.assert_array_equal(
         np.sort(order.numpy()), np.tile(np.arange(20), (5, 1))
     )
-    for y in (order, classes, kept):
+    for y in (order, classes, after_dropout):
         assert len(np.unique(y.numpy(), axis=0)) == 5
     nested = pg.vmap(lambda x: pg.vmap(lambda y: pg.random.uniform(()))(x))(X)
     assert nested.shape == X.shape

@@ -67,7 +67,7 @@ def f32(*sizes, dtype="float32"):
 
 
 def taped(work, *xs):
-    """Call ``work`` under a tape that watches ``xs``; return its result and the tape."""
+    """Run ``work`` under a tape that watches ``xs``; return the result and the tape."""
     tape = _tape.Tape()
     for x in xs:
         tape.watch(x)
@@ -77,7 +77,7 @@ def taped(work, *xs):
 
 # Calls that take the fast path, with and without a tape:
 # (accelerator, arguments, attributes)
-FAST = {
+FAST_CALLS = {
     "run": ("run", lambda: (unary.EXP, f32(2, 3)), {}),
     "run, attributes": ("run", lambda: (shape.RESHAPE, f32(2, 3)), {"shape": (3, 2)}),
     "run, variadic": ("run", lambda: (shape.CONCAT, f32(2), f32(3)), {"axis": 0}),
@@ -107,9 +107,9 @@ FAST = {
 
 
 @pytest.mark.parametrize("under_tape", [False, True])
-@pytest.mark.parametrize("case", FAST)
+@pytest.mark.parametrize("case", FAST_CALLS)
 def test_the_fast_path_does_what_python_does(case, under_tape):
-    name, make, attrs = FAST[case]
+    name, make, attrs = FAST_CALLS[case]
     arguments = make()
     xs = [x for x in arguments if isinstance(x, Tensor)]
     python = PYTHON_FUNCTIONS[name].__wrapped__
@@ -139,7 +139,7 @@ def test_the_fast_path_does_what_python_does(case, under_tape):
 
 
 def _saved(node):
-    """Return the values that a node has saved in a form that can be compared."""
+    """Return comparable forms of the values that a node has saved."""
 
     def comparable(value):
         if isinstance(value, Tensor):
@@ -164,10 +164,10 @@ def _disposed_tensor():
     return x
 
 
-SLOW = {
+SLOW_CALLS = {
     "no input": ("run", lambda: (unary.EXP,)),
     "no kernel": ("run", lambda: ("Exp", f32(2))),
-    "a kernel that nobody has": ("run", lambda: (Kernel("t.Nobody(x)"), f32(2))),
+    "a kernel without implementation": ("run", lambda: (Kernel("t.Nobody(x)"), f32(2))),
     "an empty kernel": ("run", lambda: (Kernel.__new__(Kernel), f32(2))),
     "an array": ("run", lambda: (unary.EXP, np.ones(2, np.float32))),
     "many inputs": ("run", lambda: (shape.CONCAT, *[f32(1)] * 17)),
@@ -199,9 +199,9 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("case", SLOW)
+@pytest.mark.parametrize("case", SLOW_CALLS)
 def test_unusual_calls_are_left_to_python(case):
-    name, make = SLOW[case]
+    name, make = SLOW_CALLS[case]
     arguments = make()
     with pytest.raises(SlowPath):
         accelerator(name)(*arguments)
@@ -317,9 +317,9 @@ def _count_memory_errors(call):
     return failed
 
 
-@pytest.mark.parametrize("case", FAST)
+@pytest.mark.parametrize("case", FAST_CALLS)
 def test_running_out_of_memory_leaves_no_incomplete_node(case):
-    name, make, attrs = FAST[case]
+    name, make, attrs = FAST_CALLS[case]
     arguments = make()
     run_in_c = accelerator(name)
     call = lambda: run_in_c(*arguments, **attrs)

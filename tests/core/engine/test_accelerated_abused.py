@@ -25,7 +25,7 @@ from tests.core.engine.test_accelerated import (
     taped,
 )
 
-__all__ = ["accelerators"]  # pytest finds it
+__all__ = ["accelerators"]  # pytest finds this fixture
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def registered(contract, kernel, **gradient):
 def in_c_and_python(work):
     """Return the result or the error of ``work``, which is the same in C and Python."""
     found = []
-    for on in (False, True, True):  # plans are made by Python
+    for on in (False, True, True):  # Python makes the plans
         accelerated.enable(on)
         try:
             found.append(work().numpy().tolist())
@@ -153,30 +153,33 @@ def test_endless_recursion_through_c_alone_is_an_error():
         pg.remove_backend("endless")
 
 
-class Odd:
+class NonsenseArray:
     """A native array whose shape or dtype may be nonsense."""
 
     def __init__(self, shape, dtype):
         self.shape, self.dtype = shape, dtype
 
 
-class Kindless:
+class DtypeOfWrongKind:
     kind = 3
 
 
 NONSENSE = {
     "nothing": (None, "does it lack a return"),
-    "no dtype": (Odd((2,), None), "'NoneType' object has no attribute 'kind'"),
+    "no dtype": (
+        NonsenseArray((2,), None),
+        "'NoneType' object has no attribute 'kind'",
+    ),
     "a kind that is no text": (
-        Odd((2,), Kindless()),
+        NonsenseArray((2,), DtypeOfWrongKind()),
         "requires string",
     ),
 }
 
 
 @pytest.mark.parametrize("case", NONSENSE)
-@pytest.mark.parametrize("on", [True, False])
-def test_a_kernel_that_returns_nonsense_under_a_tape_is_an_error(case, on):
+@pytest.mark.parametrize("in_c", [True, False])
+def test_a_kernel_that_returns_nonsense_under_a_tape_is_an_error(case, in_c):
     native, message = NONSENSE[case]
     contract = Kernel("t.Odd(x)", out=same)
     pg.register_kernel(contract, "cpu", lambda x: x)
@@ -186,7 +189,7 @@ def test_a_kernel_that_returns_nonsense_under_a_tape_is_an_error(case, on):
         taped(lambda: dispatch.run(contract, x), x)  # makes the plan
         pg.unregister_kernel("t.Odd", "cpu")
         pg.register_kernel(contract, "cpu", lambda x: native)
-        accelerated.enable(on)
+        accelerated.enable(in_c)
         with pytest.raises((AttributeError, TypeError), match=message):
             taped(lambda: dispatch.run(contract, x), x)
     finally:
@@ -195,7 +198,11 @@ def test_a_kernel_that_returns_nonsense_under_a_tape_is_an_error(case, on):
 
 
 @pytest.mark.parametrize(
-    "odd", [Odd([2], np.dtype("float32")), Odd((2.0,), np.dtype("float32"))]
+    "odd",
+    [
+        NonsenseArray([2], np.dtype("float32")),
+        NonsenseArray((2.0,), np.dtype("float32")),
+    ],
 )
 def test_shapes_other_than_tuples_of_int_are_left_to_python(odd):
     x = f32(2)

@@ -1,4 +1,4 @@
-"""Which names code reads, and which code runs in a block."""
+"""The names that code reads, and the code that runs in a block."""
 
 import argparse
 import dis
@@ -21,8 +21,8 @@ from plugrad._src.engine.code import (
     names_in,
 )
 
-LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-READS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
+GLOBAL_READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+ATTRIBUTE_READS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 
 
 MODULES = [argparse, dis, functools, types, weakref, pg.plugin]
@@ -34,7 +34,9 @@ def test_the_names_agree_with_dis(module):
     for code in code_inside(compile(path.read_text(), str(path), "exec")):
         steps = [*dis.get_instructions(code)]
         names = names_in(code)
-        expected = {s.argval for s in steps if s.opname in (*LOADS, *READS)}
+        expected = {
+            s.argval for s in steps if s.opname in (*GLOBAL_READS, *ATTRIBUTE_READS)
+        }
         found = all_names(names)
         assert expected <= found if names.has_dynamic_lookups else expected == found
         assert {s.argval for s in steps if s.opname == "IMPORT_NAME"} <= names.modules
@@ -72,7 +74,7 @@ def test_more_names_than_fit_into_a_byte():
 # --- what runs -------------------------------------------------------------------
 
 
-class Dying:
+class WithFinalizer:
     """An object whose finalizer calls a function."""
 
     def __del__(self):
@@ -117,7 +119,7 @@ def test_kernels_finalizers_and_plugrad_are_left_out():
         with pg.use_backend("cpu"), pg.profile():
 
             def call():
-                Dying()
+                WithFinalizer()
                 return pg.tanh(pg.ones(3))
 
             assert ran(call) == ["call"]

@@ -52,21 +52,21 @@ def test_the_declared_host_runs_missing_kernels():
         assert pg.grad(lambda x: pg.sum(pg.exp(x)))(X).tolist() == y.tolist()
 
 
-DECLINES = {"Unique": lambda x, axis, sorted: NotImplemented}
-BY_DEFAULT = {"host": "cpu"}
-HOSTED = {  # (options of the toy backend, whether the host runs Unique)
-    "lacking": ({"without": ["Unique"], **BY_DEFAULT}, True),
-    "declining": ({"extra": DECLINES, **BY_DEFAULT}, True),
+DECLINING_KERNELS = {"Unique": lambda x, axis, sorted: NotImplemented}
+HOST_CPU = {"host": "cpu"}
+HOST_CASES = {  # (options of the toy backend, whether the host runs Unique)
+    "lacking": ({"without": ["Unique"], **HOST_CPU}, True),
+    "declining": ({"extra": DECLINING_KERNELS, **HOST_CPU}, True),
     "no host": ({"without": ["Unique"]}, False),
-    "listed": ({"without": ["Unique"], **BY_DEFAULT, "host_kernels": ["Unique"]}, True),
-    "not listed": ({"without": ["Unique"], **BY_DEFAULT, "host_kernels": []}, False),
+    "listed": ({"without": ["Unique"], **HOST_CPU, "host_kernels": ["Unique"]}, True),
+    "not listed": ({"without": ["Unique"], **HOST_CPU, "host_kernels": []}, False),
 }
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-@pytest.mark.parametrize("row", HOSTED)
+@pytest.mark.parametrize("row", HOST_CASES)
 def test_kernels_without_decomposition_run_on_the_host(row):
-    options, hosted = HOSTED[row]
+    options, hosted = HOST_CASES[row]
     with toy(**options), pg.use_backend("toy"):
         before = fallback_counts["Unique", "toy", "host"]
         if hosted:
@@ -80,10 +80,10 @@ def test_kernels_without_decomposition_run_on_the_host(row):
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_the_host_runs_neither_decomposable_kernels_nor_those_of_plugins():
-    alone = Kernel("seams.Alone(x: number)", out=same)
+    plugin_kernel = Kernel("seams.Alone(x: number)", out=same)
     double = lambda x: x * 2
     with toy(without=["Softmax"], host="cpu"):
-        pg.register_kernel(alone, "cpu", double)
+        pg.register_kernel(plugin_kernel, "cpu", double)
         try:
             with pg.use_backend("toy"):
                 before = fallback_counts["Softmax", "toy", "decomposition"]

@@ -260,11 +260,11 @@ def test_outside_is_a_decorator_and_warns_if_never_entered():
 
 def replays(f):
     """Return the results of four calls of ``jit(f)`` and the explanation of ``jit``."""
-    fast = pg.jit(f)
+    jitted = pg.jit(f)
     x = pg.asarray([1.0, 3.0])
     f(x)  # runs whatever runs once in a process, such as imports
-    found = [fast(x) for _ in range(4)]
-    return [y.tolist() for y in found], fast.explain(x)
+    found = [jitted(x) for _ in range(4)]
+    return [y.tolist() for y in found], jitted.explain(x)
 
 
 def kernels(explanation):
@@ -323,12 +323,12 @@ def test_a_call_is_not_replayed_if_the_block_uses_its_tensors(use, backend):
             factor = use(x)
         return x * factor
 
-    fast = pg.jit(f)
+    jitted = pg.jit(f)
     for x in ([1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 3.0], [0.0, 0.0]):
-        assert fast(pg.asarray(x)).tolist() == f(pg.asarray(x)).tolist()
+        assert jitted(pg.asarray(x)).tolist() == f(pg.asarray(x)).tolist()
     why = r"(sum|astype) in outside\(\) reads|the values of a tensor, .* leave"
-    assert fast.explain(X).graph is None
-    assert re.match(why, fast.explain(X).reason)
+    assert jitted.explain(X).graph is None
+    assert re.match(why, jitted.explain(X).reason)
     with pytest.raises(ValueError, match=f"strict=True, and ({why})"):
         pg.jit(f, strict=True)(X)
 
@@ -390,10 +390,10 @@ def test_a_block_under_jit_vmap_and_grad(backend):
             size = float(pg.nonzero(w)[0].shape[0])
         return x * x * size
 
-    fast = pg.jit(pg.vmap(pg.grad(one)))
-    assert [fast(X).tolist() for _ in range(4)] == [[4.0, 12.0]] * 4
+    jitted = pg.jit(pg.vmap(pg.grad(one)))
+    assert [jitted(X).tolist() for _ in range(4)] == [[4.0, 12.0]] * 4
     w[1] = 0.0
-    assert [fast(X).tolist() for _ in range(4)] == [[2.0, 6.0]] * 4
+    assert [jitted(X).tolist() for _ in range(4)] == [[2.0, 6.0]] * 4
 
 
 def test_a_jitted_function_in_a_block_of_another(backend):

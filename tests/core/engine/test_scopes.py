@@ -1,4 +1,4 @@
-"""Scopes follow context variables: threads, tasks, generators, any order of leaving."""
+"""Scopes are context variables: threads, tasks, generators, leaving in any order."""
 
 import asyncio
 import contextvars
@@ -25,7 +25,7 @@ def slope():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays(backend):
+def _no_scope_is_left_in_force(backend):
     before = pg.get_backend()
     yield
     assert pg.get_backend() == before
@@ -35,7 +35,7 @@ def _nothing_stays(backend):
 # --- tasks -----------------------------------------------------------------------
 
 
-def test_tasks_do_not_see_the_scopes_of_each_other():
+def test_tasks_do_not_see_each_others_scopes():
     turns = [asyncio.Event() for _ in range(4)]
 
     async def first():
@@ -50,7 +50,7 @@ def test_tasks_do_not_see_the_scopes_of_each_other():
         await turns[0].wait()
         with scale(7.0):
             turns[1].set()
-            await turns[2].wait()  # the other's scopes are left before this one
+            await turns[2].wait()  # first() leaves its scopes before this one ends
             return slope(), pg.get_backend()
 
     async def both():
@@ -82,15 +82,15 @@ def test_tidy_in_a_task_leaves_the_tensors_of_others_alone():
 
 
 def test_a_task_keeps_the_scopes_that_it_was_created_in():
-    async def late(left):
-        await left.wait()
+    async def slope_afterwards(scope_was_left):
+        await scope_was_left.wait()
         return slope()
 
     async def main():
-        left = asyncio.Event()
+        scope_was_left = asyncio.Event()
         with scale(5.0):
-            task = asyncio.create_task(late(left))
-        left.set()
+            task = asyncio.create_task(slope_afterwards(scope_was_left))
+        scope_was_left.set()
         return await task, slope(), await asyncio.to_thread(slope)
 
     assert asyncio.run(main()) == (5.0, 1.0, 1.0)
@@ -106,7 +106,7 @@ def test_a_thread_takes_a_copy_of_the_context():
         assert pool.submit(contextvars.Context().run, slope).result() == 1.0
 
 
-STARTED = """
+THREAD_STARTED_IN_A_SCOPE = """
 import threading
 import plugrad as pg
 
@@ -126,20 +126,20 @@ print(found, pg.grad(pg.relu)(1.0).item())
 
 
 @pytest.mark.parametrize("inherits", [0, 1])
-def test_where_a_thread_starts(inherits):
+def test_a_thread_that_inherits_the_context_inherits_scopes(inherits):
     if sys.version_info < (3, 14):
         if inherits:
             pytest.skip("threads inherit the context since Python 3.14")
         options = []
     else:
         options = ["-X", f"thread_inherit_context={inherits}"]
-    command = [sys.executable, *options, "-c", STARTED]
+    command = [sys.executable, *options, "-c", THREAD_STARTED_IN_A_SCOPE]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     inside = 3.0 if inherits else 1.0
     assert done.stdout == f"{[inside, inside]} 1.0\n"
 
 
-def test_what_a_thread_runs_in_a_copy_of_the_context_is_recorded(backend):
+def test_runs_of_threads_in_a_copy_of_the_context_are_recorded(backend):
     def f(x):
         with ThreadPoolExecutor(2) as pool:
             runs = [contextvars.copy_context().run for _ in range(2)]
@@ -149,7 +149,7 @@ def test_what_a_thread_runs_in_a_copy_of_the_context_is_recorded(backend):
     np.testing.assert_allclose(pg.grad(f)(np.float32([1, 2])).numpy(), [4.0, 32.0])
 
 
-# --- any order -------------------------------------------------------------------
+# --- leaving in any order --------------------------------------------------------
 
 
 def test_scopes_may_be_left_in_any_order():
@@ -168,29 +168,29 @@ def test_scopes_may_be_left_in_any_order():
         a.__exit__(None, None, None)
 
 
-def _inside(scope):
+def _slope_inside(scope):
     with scope:
         yield slope()
 
 
-def test_generators_that_are_suspended_take_back_their_own_change():
-    one = _inside(scale(2.0))
+def test_closing_a_suspended_generator_ends_only_its_own_scope():
+    one = _slope_inside(scale(2.0))
     assert next(one) == 2.0
     with scale(3.0):
         assert slope() == 3.0
         one.close()
         assert slope() == 3.0
     assert slope() == 1.0
-    two = _inside(scale(2.0))
+    two = _slope_inside(scale(2.0))
     next(two)
     with scale(3.0):
         pass
-    assert slope() == 2.0  # as long as it is suspended inside its block
+    assert slope() == 2.0  # while it is suspended inside its block
     two.close()
 
 
-def test_a_scope_that_is_left_in_another_thread_does_not_stay():
-    suspended = _inside(scale(2.0))
+def test_a_scope_that_is_left_in_another_thread_ends():
+    suspended = _slope_inside(scale(2.0))
     next(suspended)
     assert slope() == 2.0
     thread = threading.Thread(target=suspended.close)
@@ -199,16 +199,16 @@ def test_a_scope_that_is_left_in_another_thread_does_not_stay():
     assert slope() == 1.0
 
 
-def test_a_scope_that_is_left_in_a_task_does_not_stay():
-    suspended = _inside(scale(2.0))
+def test_a_scope_that_is_left_in_a_task_ends():
+    suspended = _slope_inside(scale(2.0))
     next(suspended)
-    inside = contextvars.copy_context()  # of a task, say: it inherits the scope
+    inside = contextvars.copy_context()  # like that of a task: it inherits the scope
     assert inside.run(slope) == slope() == 2.0
     inside.run(suspended.close)
     assert inside.run(slope) == slope() == 1.0
 
 
-def test_a_scope_is_left_around_one_that_stays_in_a_copy():
+def test_an_outer_scope_can_be_left_first_in_a_copy_of_the_context():
     outer = scale(2.0)
     inner = scale(3.0)
     outer.__enter__()
@@ -222,19 +222,19 @@ def test_a_scope_is_left_around_one_that_stays_in_a_copy():
 
 
 def test_an_open_generator_in_f_does_not_keep_the_tape():
-    held = []
+    generators = []
 
     def f(x):
-        held.append(_inside(scale(2.0)))
-        next(held[0])
+        generators.append(_slope_inside(scale(2.0)))
+        next(generators[0])
         return pg.relu(x)
 
     assert pg.grad(f)(1.0).item() == 2.0
     assert pg.exp(1.0)._tape_id is None
-    held.pop().close()
+    generators.pop().close()
 
 
-def _backends_around_a_change():
+def _backends_before_and_after_a_change():
     found = []
 
     def f(x):
@@ -248,12 +248,12 @@ def _backends_around_a_change():
         return [*found, pg.get_backend()]
 
 
-def test_set_backend_shows_inside_of_scopes_that_choose_no_backend():
+def test_set_backend_has_effect_inside_scopes_that_choose_no_backend():
     run = contextvars.Context().run  # outside of the backend of this test
     before = run(pg.get_backend)  # chosen before the scope is entered
     with toy():
         try:
-            assert run(_backends_around_a_change) == [before, "toy", "toy"]
+            assert run(_backends_before_and_after_a_change) == [before, "toy", "toy"]
         finally:
             run(pg.set_backend, before)
 
@@ -306,7 +306,7 @@ def test_scopes_are_decorators():
     assert asyncio.run(awaited()) == 5.0
     assert decorated.__name__ == "decorated"
     with pytest.raises(TypeError, match="cannot decorate a generator"):
-        scale(2.0)(_inside)
+        scale(2.0)(_slope_inside)
     with pytest.raises(TypeError, match="override_gradient: expected a function"):
         scale(2.0)(3)
     with scale(3.0):

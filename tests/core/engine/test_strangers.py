@@ -1,4 +1,4 @@
-"""What belongs to other libraries, or does not exist: dtypes, devices, arrays."""
+"""Dtypes, devices and arrays of other libraries, and names that do not exist."""
 
 import sys
 
@@ -7,8 +7,8 @@ import plugrad as pg
 import pytest
 
 
-class Stranger:
-    """A dtype of another library, as torch.float32 is: neither a name nor a type."""
+class ForeignDtype:
+    """A dtype of another library, like torch.float32: neither a str nor a type."""
 
     def __init__(self, text):
         self.text = text
@@ -17,8 +17,8 @@ class Stranger:
         return self.text
 
 
-FLOAT32 = Stranger("torch.float32")
-QINT8 = Stranger("torch.qint8")
+FLOAT32 = ForeignDtype("torch.float32")
+QINT8 = ForeignDtype("torch.qint8")
 TAKES_A_DTYPE = {
     "zeros": lambda dtype: pg.zeros(2, dtype=dtype),
     "asarray": lambda dtype: pg.asarray([1.0], dtype=dtype),
@@ -34,15 +34,15 @@ TAKES_A_DTYPE = {
 
 
 @pytest.mark.parametrize("name", TAKES_A_DTYPE)
-def test_dtypes_of_another_library(name, backend):
+def test_dtypes_of_another_library_are_refused(name, backend):
     with pytest.raises(TypeError, match=r"torch.float32 .*; write plugrad.float32$"):
         TAKES_A_DTYPE[name](FLOAT32)
     with pytest.raises(TypeError, match=r"dtype torch.qint8 is .*; there are bool"):
         TAKES_A_DTYPE[name](QINT8)
 
 
-def test_dtypes_that_numpy_knows(backend):
-    class Named:  # as jax.numpy.float32, and the dtypes of Keras
+def test_dtypes_that_numpy_can_convert_are_accepted(backend):
+    class Named:  # like jax.numpy.float32 and the dtypes of Keras
         dtype = np.dtype("float32")
 
     assert pg.zeros(2, dtype=Named).dtype == pg.float32
@@ -63,7 +63,7 @@ TAKES_A_DEVICE = {
 
 @pytest.mark.parametrize("name", TAKES_A_DEVICE)
 @pytest.mark.parametrize("device", ["cuda", "cpu:7", 3, FLOAT32])
-def test_devices_that_do_not_exist(name, device, backend):
+def test_devices_that_do_not_exist_are_refused(name, device, backend):
     op = name.removesuffix("_device")
     message = f"{op}: .*unknown backend {device!r}.*; installed: .*{backend}"
     with pytest.raises(pg.BackendUnavailable, match=message):
@@ -71,14 +71,14 @@ def test_devices_that_do_not_exist(name, device, backend):
 
 
 @pytest.mark.parametrize("version", ["1999.12", "2030.12", 2024.12, 3])
-def test_versions_of_the_standard_that_do_not_exist(version, backend):
+def test_versions_of_the_standard_that_do_not_exist_are_refused(version, backend):
     message = f"unknown api_version {version!r}; plugrad follows 2021.12"
     with pytest.raises(ValueError, match=message):
         pg.ones(2).__array_namespace__(api_version=version)
 
 
 class Foreign:
-    """An array of another namespace that NumPy does not take for an array."""
+    """An array of another namespace that NumPy cannot convert."""
 
     shape = (2,)
     dtype = np.dtype("float32")
@@ -104,12 +104,12 @@ MIXED = {
 
 
 @pytest.mark.parametrize("name", MIXED)
-def test_arrays_of_two_namespaces(name, backend):
+def test_arrays_of_two_namespaces_cannot_be_mixed(name, backend):
     message = "tensor of Foreign, an array of .*; convert it with plugrad.from_dlpack"
     with pytest.raises(TypeError, match=message):
         MIXED[name](pg.ones(2), Foreign())
 
 
-def test_arrays_of_numpy_are_taken(backend):
+def test_numpy_arrays_are_accepted(backend):
     for name in ("add", "+", "concat", "stack", "where", "matmul"):
         assert isinstance(MIXED[name](pg.ones(2), np.ones(2, "f4")), pg.Tensor)

@@ -1,4 +1,4 @@
-"""Threads have their own scopes and tapes; the registry is one."""
+"""Threads have their own scopes and tapes, and share one registry."""
 
 import contextvars
 import functools
@@ -12,23 +12,25 @@ import pytest
 from plugrad._src.engine.tape import alias
 from plugrad_conformance.toy import toy
 
-pytestmark = pytest.mark.thread_unsafe(reason="it has threads of its own")
+pytestmark = pytest.mark.thread_unsafe(reason="it starts threads")
 STEPS = 3000
 
 
-def _together(*works):
-    """Run functions in threads at once; raise what one of them raises."""
+def _run_concurrently(*functions):
+    """Run functions at the same time in threads; raise the first error of any."""
     failures = []
-    barrier = threading.Barrier(len(works))
+    barrier = threading.Barrier(len(functions))
 
-    def guarded(work):
+    def run_and_note_error(work):
         try:
             barrier.wait()
             work()
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    threads = [
+        threading.Thread(target=run_and_note_error, args=(work,)) for work in functions
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -55,7 +57,7 @@ def test_two_backends_and_their_tapes_do_not_disturb_each_other():
         return work
 
     with toy():
-        _together(train("cpu", 3.0), train("toy", -2.0))
+        _run_concurrently(train("cpu", 3.0), train("toy", -2.0))
     assert pg.exp(0.0).item() == 1.0
 
 
@@ -77,10 +79,10 @@ def test_registering_while_others_compute(backend):
             pg.unregister_kernel("Sqrt", backend)
             pg.unregister_gradient("Sqrt")
 
-    _together(compute, register)
+    _run_concurrently(compute, register)
 
 
-def test_one_tensor_pulled_back_in_many_threads(backend):
+def test_one_pullback_in_many_threads(backend):
     x = pg.asarray(np.linspace(0, 1, 5, dtype=np.float32))
     _, pullback = pg.vjp(lambda x: pg.exp(x * x), x)
     expected = pullback(pg.ones((5,)))[0].tolist()
@@ -89,12 +91,12 @@ def test_one_tensor_pulled_back_in_many_threads(backend):
         for _ in range(STEPS // 10):
             assert pullback(pg.ones((5,)))[0].tolist() == expected
 
-    _together(work, work, work)
+    _run_concurrently(work, work, work)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_assigns_items_while_a_thread_of_its_parent_does():
+def test_a_forked_child_can_assign_items_while_its_parent_does():
     assigning = threading.Event()
     forked = threading.Event()
 
@@ -134,8 +136,8 @@ def test_tapes_of_many_threads_watch_one_variable(backend):
             slopes = pg.variable_grads(lambda v=v: pg.sum(v * v))[1]
             assert slopes[v].tolist() == [2.0, 4.0]
 
-    run = [contextvars.copy_context().run for _ in range(4)]
-    _together(*[functools.partial(one, differentiate) for one in run])
+    runners = [contextvars.copy_context().run for _ in range(4)]
+    _run_concurrently(*[functools.partial(run, differentiate) for run in runners])
 
 
 def test_a_variable_is_assigned_while_others_differentiate():
@@ -154,7 +156,7 @@ def test_a_variable_is_assigned_while_others_differentiate():
         while not done.is_set():
             v.assign(float(np.random.default_rng().integers(1, 100)))
 
-    _together(differentiate, differentiate, assign)
+    _run_concurrently(differentiate, differentiate, assign)
 
 
 def test_a_tensor_is_assigned_while_others_move_it():
@@ -165,8 +167,8 @@ def test_a_tensor_is_assigned_while_others_move_it():
             for _ in range(STEPS // 3):
                 y = alias(x)
                 with pg.use_backend("toy"):
-                    there = pg.abs(y)
-                assert there.tolist() == y.tolist()
+                    moved = pg.abs(y)
+                assert moved.tolist() == y.tolist()
         finally:
             done.set()
 
@@ -177,8 +179,8 @@ def test_a_tensor_is_assigned_while_others_move_it():
 
     with toy(), pg.use_backend("cpu"):
         x = pg.asarray([1.0, 1.0])
-        here = [contextvars.copy_context().run for _ in range(3)]
-        _together(*map(functools.partial, here, (move, move, assign)))
+        runners = [contextvars.copy_context().run for _ in range(3)]
+        _run_concurrently(*map(functools.partial, runners, (move, move, assign)))
 
 
 def test_a_tensor_is_disposed_while_others_use_it(backend):
@@ -192,9 +194,9 @@ def test_a_tensor_is_disposed_while_others_use_it(backend):
                 if "disposed" not in str(error):
                     raise
 
-    run = [contextvars.copy_context().run for _ in range(3)]
+    runners = [contextvars.copy_context().run for _ in range(3)]
     dispose = functools.partial(pg.dispose, tensors)
-    _together(*[functools.partial(one, use) for one in run], dispose)
+    _run_concurrently(*[functools.partial(run, use) for run in runners], dispose)
 
 
 def test_backends_come_and_go_while_others_list_them():
@@ -208,12 +210,16 @@ def test_backends_come_and_go_while_others_list_them():
         finally:
             done.set()
 
-    def come_and_go(name):
+    def register_and_remove(name):
         while not done.is_set():
             with toy(name):
                 pg.register_kernel("Exp", name, np.exp)
 
-    _together(list_them, lambda: come_and_go("one"), lambda: come_and_go("two"))
+    _run_concurrently(
+        list_them,
+        lambda: register_and_remove("one"),
+        lambda: register_and_remove("two"),
+    )
 
 
 def test_gradients_change_while_threads_share_a_scope():
@@ -232,22 +238,22 @@ def test_gradients_change_while_threads_share_a_scope():
             pg.unregister_gradient("Multiply")
 
     with pg.override_gradient("Relu", x=lambda dy: dy * 2):
-        run = [contextvars.copy_context().run for _ in range(3)]
-        _together(*map(functools.partial, run, (compute, compute, change)))
+        runners = [contextvars.copy_context().run for _ in range(3)]
+        _run_concurrently(*map(functools.partial, runners, (compute, compute, change)))
         assert pg.grad(lambda x: pg.relu(x) * x)(2.0).item() == 6.0
 
 
 def test_keep_in_threads_that_share_a_block(backend):
     with pg.tidy():
-        run = [contextvars.copy_context().run for _ in range(4)]
+        runners = [contextvars.copy_context().run for _ in range(4)]
         make = lambda: kept.extend([pg.keep(pg.ones(1)) for _ in range(STEPS // 4)])
         kept = []
-        _together(*[functools.partial(one, make) for one in run])
+        _run_concurrently(*[functools.partial(run, make) for run in runners])
     assert {x.tolist()[0] for x in kept} == {1.0}
     assert len(kept) == STEPS // 4 * 4
 
 
-def test_runs_of_decompositions_are_all_counted():
+def test_all_runs_of_decompositions_are_counted():
     def count():
         return sum(
             n for (_, at, _), n in pg.engine().fallback_counts.items() if at == "toy"
@@ -257,7 +263,7 @@ def test_runs_of_decompositions_are_all_counted():
         pg.relu(1.0)
         before = count()
         runs = STEPS // 10
-        run = [contextvars.copy_context().run for _ in range(4)]
+        runners = [contextvars.copy_context().run for _ in range(4)]
         work = lambda: [pg.relu(1.0) for _ in range(runs)]
-        _together(*[functools.partial(one, work) for one in run])
+        _run_concurrently(*[functools.partial(run, work) for run in runners])
         assert count() - before == 4 * runs

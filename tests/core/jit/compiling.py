@@ -1,4 +1,4 @@
-"""A backend whose compiler runs the kernels of cpu, in one function a region."""
+"""A backend whose compiler makes each region a function that runs cpu kernels."""
 
 import contextlib
 import dataclasses
@@ -9,20 +9,22 @@ from plugrad._src.registry.registry import registry
 
 
 class Compiler:
-    """Compiles a region, unless ``refuse`` of its graph is true.
+    """A compiler that refuses a region if ``refuse(graph)`` is true.
+
+    Its functions return NotImplemented if ``decline()`` is true.
 
     Attributes:
-        asked: The kernels of each region that it was asked for.
-        ran: How often its functions have run.
+        requested: The kernels of each region that it was asked to compile.
+        ran: The number of runs of its functions.
 
     """
 
     def __init__(self, refuse=lambda graph: False, decline=lambda: False):
-        self.asked, self.ran = [], 0
+        self.requested, self.ran = [], 0
         self.refuse, self.decline = refuse, decline
 
     def __call__(self, graph):
-        self.asked.append([step.kernel.name for step in graph.steps])
+        self.requested.append([step.kernel.name for step in graph.steps])
         if self.refuse(graph):
             return None
         arrays = plugin.runtime("cpu").arrays
@@ -39,10 +41,10 @@ class Compiler:
             }
             for step in graph.steps:
                 inputs = [None if x is None else values[x] for x in step.inputs]
-                made = kernels[step.kernel.name](*(inputs or [arrays]), **step.attrs)
-                assert made is not NotImplemented
-                made = [made] if step.kernel.single else made
-                values |= zip(step.outputs, made, strict=True)
+                outputs = kernels[step.kernel.name](*(inputs or [arrays]), **step.attrs)
+                assert outputs is not NotImplemented
+                outputs = [outputs] if step.kernel.single else outputs
+                values |= zip(step.outputs, outputs, strict=True)
             for value, spec in graph.specs.items():
                 assert values[value].shape == spec.shape
                 assert values[value].dtype == spec.dtype
@@ -54,7 +56,7 @@ class Compiler:
 
 @contextlib.contextmanager
 def compiling(compiler, fusable=lambda step, graph: True, name="compiling"):
-    """Run on a backend like cpu that has this compiler."""
+    """Run on a backend like cpu with this compiler."""
     runtime = plugin.runtime("cpu")
     runtime = dataclasses.replace(runtime, fusable=fusable, compile=compiler)
     pg.register_backend(plugin.Backend(name, open=lambda: runtime))

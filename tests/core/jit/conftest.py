@@ -1,4 +1,4 @@
-"""Fixtures of the tests of ``jit``."""
+"""Fixtures for the tests of ``jit``."""
 
 import os
 import sys
@@ -6,10 +6,10 @@ import sys
 import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
-from plugrad_conformance.toy import toy as made
+from plugrad_conformance.toy import toy as toy_backend
 
-# Tests of what only a replay does. With ``check``, each call runs the function.
-OF_REPLAYS = {
+# Tests of what only replays do: with ``check``, each call runs the function.
+TESTS_OF_REPLAYS = {
     "test_a_call_is_replayed_again_once_the_change_has_ended",
     "test_a_failed_call_that_draws_assigns_nothing",
     "test_a_function_is_recorded_for_each_precision",
@@ -17,26 +17,26 @@ OF_REPLAYS = {
     "test_a_region_that_declines_frees_what_no_kernel_reads",
     "test_a_step_that_declines_later_runs_at_its_precision",
     "test_an_error_in_the_middle",
-    "test_at_most_64_calls",
+    "test_at_most_64_recordings_are_stored",
     "test_calls_are_replayed_after_a_profiler",
     "test_debug_checks_replays",
     "test_kernels_of_a_region_that_declines_are_looked_up_once",
-    "test_only_the_state_is_compared",
+    "test_only_the_declared_state_is_compared",
     "test_profile_shows_regions",
     "test_python_does_not_run_again",
-    "test_that_of_the_process_counts_too",
+    "test_the_precision_of_the_process_is_compared_too",
     "test_the_memory_is_free_before_the_next_kernel",
     "test_the_third_call_is_the_first_that_is_replayed",
 }
 
 
 @pytest.fixture(autouse=True)
-def replayed(request):
-    """Skip what a checked call does not do: ``PLUGRAD_JIT_CHECK=1``."""
+def skip_without_replays(request):
+    """Skip tests that need replays if ``PLUGRAD_JIT_CHECK`` is set."""
     name = request.node.originalname
     is_random = name == "test_programs" and "random_state" in request.node.nodeid
-    if os.environ.get("PLUGRAD_JIT_CHECK") and (name in OF_REPLAYS or is_random):
-        pytest.skip("it counts what only a replay does; with check each call runs f")
+    if os.environ.get("PLUGRAD_JIT_CHECK") and (name in TESTS_OF_REPLAYS or is_random):
+        pytest.skip("it needs replays, and with check each call runs f")
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +48,9 @@ def on_cpu(own_compilers):
 
 @pytest.fixture
 def toy():
-    """Return a backend without softmax."""
-    with made(without=["Softmax"], dtypes=runtime("cpu").dtypes) as arrays:
-        runtime("toy")  # opens it, which registers its gradients
+    """Yield the arrays of a backend without softmax."""
+    with toy_backend(without=["Softmax"], dtypes=runtime("cpu").dtypes) as arrays:
+        runtime("toy")  # opens the backend, which registers its gradients
         yield arrays
 
 

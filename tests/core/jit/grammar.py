@@ -1,13 +1,14 @@
-"""The parts that random programs with state are made of, as templates of Python.
+"""Templates for the parts of random programs with state.
 
-An entry is separated from the next one by an empty line. Its plain lines are set up
-once, lines after ``>`` are part of the function, and lines after ``~`` are changes of
-state between two calls. ``$e`` is an expression that reads state, ``$v`` a new value of
-the same kind, ``$s`` a small number, ``$n`` a number of this use, and ``$block`` lines
-that compute a new ``y``.
+Empty lines separate entries. The plain lines of an entry run once, to set up the
+program; lines after ``>`` are part of the function, and lines after ``~`` change state
+between two calls. ``$e`` is an expression that reads state, ``$v`` a new value of the
+same kind, ``$s`` a small number, ``$n`` the number of this use of the entry, and
+``$block`` lines that compute a new ``y``.
 
-Map: ``Entry``, ``parsed``; ``VALUES`` that state may have; ``HOLDERS`` of a value. How
-it is read is in ``grammar_of_reading``, and where in ``grammar_of_running``.
+Map: ``Entry``, ``parsed``; ``VALUES`` that state may have; ``HOLDERS`` of a value.
+``grammar_of_reading`` has the ways to read a value, ``grammar_of_running`` the code
+around the lines that read it.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One template: lines to set up, lines of the function, changes of its state."""
+    """One template: lines that set it up, lines of the function, changes of state."""
 
     setup: tuple[str, ...]
     body: tuple[str, ...]
@@ -179,7 +180,7 @@ VALUES = {
     ),
 }
 
-# ``> `` is how the value is read from what holds it, which is ``$b``.
+# The line after ``>`` reads the value from its holder ``$b``.
 HOLDERS = parsed("""
 {"a": $v, "b": 1.5}
 > $b["a"]

@@ -2,7 +2,7 @@
 
 from .grammar import parsed
 
-# An expression that is read in another way.
+# Ways to read the expression $e.
 READERS = parsed("""
 > $e
 

@@ -1,12 +1,12 @@
-"""The parts of random programs that are code: where lines run.
+"""The code around the lines of random programs.
 
-Map: ``RUNNERS`` of lines; ``SPECIALS``, parts that are more than one way to read one
-value; ``HOSTS``, which are what ``jit`` gets.
+Map: ``RUNNERS``, code around lines; ``SPECIALS``, parts that do more than read one
+value; ``HOSTS``, definitions of the function that ``jit`` gets.
 """
 
 from .grammar import parsed
 
-# Where lines run. If the set-up has ``$e``, the lines read ``v`` in its place.
+# Code that runs ``$block``. If the set-up has ``$e``, the lines read ``v`` instead.
 RUNNERS = parsed("""
 > $block
 
@@ -173,7 +173,7 @@ N$n = 1.5
 ~ N$n = $s
 """)
 
-# Parts of a function that are not a way of reading one value.
+# Parts of a function that do more than read one value.
 SPECIALS = parsed("""
 N$n = False
 def h$n(y):
@@ -350,7 +350,7 @@ O$n = M$n()
 ~ O$n.layers[0].w[0] = $s
 """)
 
-# What jit gets, as ``F``; ``$block`` is the function's.
+# ``F`` is the function that jit gets; ``$block`` is its body.
 HOSTS = parsed("""
 def f(x, flag=False, more=None):
     $block

@@ -1,15 +1,15 @@
-"""What the tests of ``jit`` share."""
+"""Functions that the tests of ``jit`` share."""
 
 import itertools
 
 import numpy as np
 import plugrad as pg
 
-RUNS = itertools.count()  # not one of the values that jit guards
+RUNS = itertools.count()  # jit does not guard it
 
 
 def runs():
-    """Return how often functions have called this."""
+    """Return the number of earlier calls; a jitted function counts its runs with it."""
     return next(RUNS)
 
 
@@ -21,7 +21,7 @@ def floats(*shape, scale=1.0):
 
 
 def look(tree):
-    """Return what has to be equal: the structure, dtypes, places and bits."""
+    """Return what comparisons need: structure, dtypes, backends, shapes and values."""
     leaves = [
         (x.dtype, x.backend, x.shape, repr(x.tolist()))
         if isinstance(x, pg.Tensor)
@@ -32,7 +32,7 @@ def look(tree):
 
 
 def bits(tree):
-    """Return the bits of tensors; the sign and payload of a NaN may differ."""
+    """Return the bits of tensors, with one sign and payload for all NaNs."""
     found = []
     for y in pg.tree.leaves(tree):
         values = y.numpy()
@@ -43,7 +43,7 @@ def bits(tree):
 
 
 def reason(jitted, *args, **kwargs):
-    """Return why calls with these arguments run Python; empty if they do not."""
+    """Return why calls with these arguments are not replayed; empty if they are."""
     found = jitted.explain(*args, **kwargs)
     assert bool(found.reason) == (found.graph is None)
     return found.reason

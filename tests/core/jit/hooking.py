@@ -1,4 +1,4 @@
-"""A model, a hook that counts events, and a comparison, for tests of hooks."""
+"""A model, a hook that records events, and a comparison, for tests of hooks."""
 
 import sys
 
@@ -6,7 +6,7 @@ from .helpers import floats, look
 
 
 class Model:
-    """A user's object, whose method is under ``jit``."""
+    """A user's object whose method is jitted."""
 
     def __init__(self):
         self.rate = 2.0
@@ -22,8 +22,8 @@ class Model:
 CODES = {Model.scaled.__code__, Model.__call__.__code__}
 
 
-def compared(jitted, model, calls=3):
-    """Call a function before a change and after it, and compare with eager."""
+def check_against_eager(jitted, model, calls=3):
+    """Call a function before and after a change, and compare it with eager mode."""
     for rate in (2.0, 3.0):
         model.rate = rate
         for call in range(calls):
@@ -32,7 +32,7 @@ def compared(jitted, model, calls=3):
 
 
 class Events:
-    """A hook, which notes the events of the user's code."""
+    """A hook that records the events of the user's code."""
 
     def __init__(self, codes=CODES):
         self.codes, self.seen = codes, []
@@ -46,7 +46,7 @@ class Events:
         return sum(found == event for found, _ in self.seen)
 
     def is_balanced(self):
-        """Tell whether each function that was called has returned, in order."""
+        """Return whether each function that was called has returned, in order."""
         stack = []
         for event, name in self.seen:
             if event == "call":

@@ -1,7 +1,8 @@
-"""Run a program with state twice, eager and jitted, and compare after each event.
+"""Run a program with state eagerly and jitted, and compare the two after each event.
 
-Map: ``Instance``, a program that was set up; ``shown``, its state; ``compared``, which
-returns an ``Outcome``; ``shrunk`` and ``report`` of a program that differs.
+Map: ``Instance``, a program that was set up; ``shown``, the text of its state;
+``compared``, which returns an ``Outcome``; ``shrunk`` and ``report`` for a program
+whose runs differ.
 """
 
 import functools
@@ -18,14 +19,14 @@ import plugrad as pg
 from . import helpers
 from .stateful import NAMES
 
-PLAIN = (type(None), bool, int, float, complex, str)
+PLAIN_TYPES = (type(None), bool, int, float, complex, str)
 NAME = "random_program"
-GIVEN = {*NAMES, *vars(types.ModuleType(NAME)), "CALL", "__builtins__"}
-GIVEN.add("__warningregistry__")
+PREDEFINED_NAMES = {*NAMES, *vars(types.ModuleType(NAME)), "CALL", "__builtins__"}
+PREDEFINED_NAMES.add("__warningregistry__")
 
 
 def compiled(text, file):
-    """Return the code of a text, which tracebacks show."""
+    """Compile a text, and let tracebacks show its lines."""
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     return compile(text, file, "exec", dont_inherit=True)
 
@@ -41,10 +42,7 @@ def is_call(event):
 
 
 class Instance:
-    """A program that was set up.
-
-    Its ``CALL`` is what ``wrap`` makes of its ``F``.
-    """
+    """A program that was set up, whose ``CALL`` is ``wrap(F)``."""
 
     def __init__(self, code, wrap):
         self.module = types.ModuleType(NAME)
@@ -53,8 +51,8 @@ class Instance:
         exec(code, self.space)
         self.space["CALL"] = wrap(self.space["F"])
 
-    def happen(self, event, seed):
-        """Let an event happen; return what is compared, and whether it ran ``f``."""
+    def run_event(self, event, seed):
+        """Run an event; return the values to compare, and whether ``f`` ran."""
         pg.random.seed(seed)
         before = helpers.runs()
         try:
@@ -67,16 +65,16 @@ class Instance:
         return values, ran
 
     def state(self):
-        """Return all that the program can see, by name."""
+        """Return all state that the program can see, by name."""
         seen = {}
-        names = [name for name in self.space if name not in GIVEN]
+        names = [name for name in self.space if name not in PREDEFINED_NAMES]
         return {name: shown(self.space[name], seen) for name in names}
 
 
 def shown(x, seen):
-    """Return a value as text: all that is in it, without addresses."""
+    """Return a value as text with all its parts, but without addresses."""
     kind = type(x)
-    if kind in PLAIN:
+    if kind in PLAIN_TYPES:
         return repr(x)
     if kind is pg.Tensor or kind is pg.Variable:
         return f"{kind.__name__} {x.dtype}{x.numpy().tolist()}"
@@ -84,20 +82,20 @@ def shown(x, seen):
         return f"array {x.dtype}{x.tolist()}"
     if id(x) in seen:
         return f"#{seen[id(x)][0]}"
-    seen[id(x)] = len(seen), x  # which keeps the object, and so its id
-    parts = ", ".join([f"{name}={shown(y, seen)}" for name, y in inside(x)])
+    seen[id(x)] = len(seen), x  # x keeps its id as long as it is referenced
+    parts = ", ".join([f"{name}={shown(y, seen)}" for name, y in parts_of(x)])
     name = x.__qualname__ if kind in (type, types.FunctionType) else kind.__name__
     return f"{name}({parts})"
 
 
-def inside(x):
-    """Return what is in an object, with names."""
+def parts_of(x):
+    """Return the parts of an object with their names."""
     kind = type(x)
     if kind is types.FunctionType:
-        return inside_function(x) if x.__module__ == NAME else ()
+        return parts_of_function(x) if x.__module__ == NAME else ()
     if isinstance(x, type):
         fields = vars(x).items() if x.__module__ == NAME else ()
-        return [field for field in fields if field[0] not in UNSEEN]
+        return [field for field in fields if field[0] not in IGNORED_ATTRIBUTES]
     found = [*getattr(x, "__dict__", {}).items()]
     if kind.__module__ == NAME:
         slots = getattr(kind, "__slots__", ())
@@ -109,8 +107,8 @@ def inside(x):
     return found
 
 
-def inside_function(x):
-    """Return what a function of the program has; both instances share its code."""
+def parts_of_function(x):
+    """Return the parts of a function of the program; both instances share its code."""
     found = [("code", id(x.__code__)), *vars(x).items()]
     found += [("defaults", x.__defaults__), ("more", x.__kwdefaults__)]
     for name, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
@@ -129,8 +127,14 @@ def items(x):
     return [(repr(key), value) for key, value in x.items()]
 
 
-UNSEEN = ("__module__", "__dict__", "__weakref__", "__doc__", "__qualname__")
-UNSEEN += ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+IGNORED_ATTRIBUTES = (
+    "__module__",
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__qualname__",
+)
+IGNORED_ATTRIBUTES += ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
 PARTS = [
     ((dict, types.MappingProxyType), items),
     ((list, tuple, deque, set, np.ndarray), enumerate),
@@ -146,12 +150,12 @@ PARTS = [
 
 
 class Outcome(NamedTuple):
-    """What came of a program.
+    """The outcome of a comparison.
 
     Attributes:
-        difference: The event after which the two differ, and in what; or empty.
-        calls: How many calls returned something.
-        replayed: How many of these did not run the function.
+        difference: The event after which the runs differ, and the difference; or empty.
+        calls: The number of calls that returned without an error.
+        replayed: The number of these calls that did not run the function.
 
     """
 
@@ -161,8 +165,9 @@ class Outcome(NamedTuple):
 
 
 def compared(program, wrap, number=0):
-    """Run a program eagerly and as ``wrap`` has it; return the ``Outcome``."""
-    return copy_context().run(_compared, program, wrap, number)  # and its variables go
+    """Run a program eagerly and with ``wrap(F)``; return the ``Outcome``."""
+    # the copy discards the context variables that the program sets
+    return copy_context().run(_compared, program, wrap, number)
 
 
 def _compared(program, wrap, number):
@@ -175,31 +180,31 @@ def _compared(program, wrap, number):
     calls = replayed = 0
     try:
         for at, event in enumerate(program.events):
-            wanted, _ = eager.happen(event, at)
-            found, ran = other.happen(event, at)
+            wanted, _ = eager.run_event(event, at)
+            found, ran = other.run_event(event, at)
             if found != wanted:
-                how = "ran" if ran else "replayed"
-                text = f"{event} ({how})\n  eager: {wanted}\n  found: {found}"
+                run_or_replay = "ran" if ran else "replayed"
+                text = f"{event} ({run_or_replay})\n  eager: {wanted}\n  found: {found}"
                 return Outcome(text, calls, replayed)
             failed = isinstance(wanted, str)
             if not is_call(event):
-                continue  # its effect is seen after the next call
+                continue  # its effect shows after the next call
             if failed and assigns:
-                break  # an eager call leaves what it has assigned, a replay does not
+                break  # a failed eager call has assigned some values, a replay none
             if changed := differing(eager.state(), other.state()):
                 return Outcome(f"state after {event}: {changed}", calls, replayed)
             calls += not failed
             replayed += not ran
     finally:
         del sys.modules[NAME], linecache.cache[file]
-        for instance in (eager, other):  # no collector sees cycles of object arrays
+        for instance in (eager, other):  # object arrays hide cycles from the collector
             instance.space.clear()
         pg.random.seed()
     return Outcome("", calls, replayed)
 
 
 def differing(wanted, found):
-    """Return the names that differ in two states, with what they are."""
+    """Return the names that differ between two states, with both values."""
     names = [n for n in {**wanted, **found} if wanted.get(n) != found.get(n)]
     return "".join(
         f"\n  {n}, eager: {wanted.get(n)}\n  {n}, found: {found.get(n)}" for n in names
@@ -207,7 +212,7 @@ def differing(wanted, found):
 
 
 def shrunk(program, wrap):
-    """Return the program without parts and events that make no difference."""
+    """Return the program without parts and events that the failure does not need."""
 
     def fails(smaller):
         try:
@@ -227,7 +232,7 @@ def shrunk(program, wrap):
 
 
 def report(program, wrap, number):
-    """Return the text of a program that differs, made smaller, with its events."""
+    """Return the shrunk text of a program that differs, with its events."""
     program = shrunk(program, wrap)
     difference = compared(program, wrap, number).difference
     events = "\n".join(program.events)

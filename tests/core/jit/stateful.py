@@ -1,10 +1,10 @@
-"""Random programs whose state changes between calls, as text of Python.
+"""Random programs, as Python source, whose state changes between calls.
 
-A program is made of parts, each with lines that are set up, lines of a function and
-changes of its state. What happens to it is a list of events: changes and calls.
+A program consists of parts: lines that set it up, lines of a function and changes of
+its state. A run of a program is a list of events: changes and calls.
 
-Map: what programs may name; ``Program``; ``Writer``, ``random_program``.
-``side_by_side`` runs them.
+Map: the names that programs use; ``Program``; ``Writer``, ``random_program``.
+``side_by_side`` runs the programs.
 """
 
 import dataclasses
@@ -27,14 +27,14 @@ from .grammar_of_reading import READERS
 from .grammar_of_running import HOSTS, RUNNERS, SPECIALS
 
 CALLS = 8
-SMALL = ("0.5", "1.5", "2", "-0.5", "True", "0.25")
+SMALL_NUMBERS = ("0.5", "1.5", "2", "-0.5", "True", "0.25")
 SHAPES = ("3", "3", "3", "2, 3")
-ENDS = ("y", "(y, [pg.sum(y)])", '{"y": y, "n": 2.0}', "[y, x]")
+RETURN_EXPRESSIONS = ("y", "(y, [pg.sum(y)])", '{"y": y, "n": 2.0}', "[y, x]")
 
-# --- what programs may name ------------------------------------------------------
+# --- the names that programs use -------------------------------------------------
 
-# A program has those that it names.
-SHARED = """
+# The source of a program contains those of these definitions that it uses.
+DEFINITIONS = """
 class Plain:
     pass
 
@@ -81,33 +81,33 @@ def other(x, flag=False, more=None):
     runs()
     return x - 0.5
 """
-SHARED = [*re.split(r"\n\n", SHARED.strip())]
+DEFINITIONS = [*re.split(r"\n\n", DEFINITIONS.strip())]
 
 
 def array(seed, *shape):
-    """Return numbers below 1 that follow from a seed."""
+    """Return numbers between -1 and 1 that depend only on the seed and the shape."""
     count = int(np.prod(shape or (3,)))
     values = np.sin(np.arange(count, dtype=np.float32) + np.float32(seed))
     return values.reshape(shape or (3,))
 
 
 def tensor(seed, *shape):
-    """Return a tensor that follows from a seed."""
+    """Return the same numbers as ``array`` in a tensor."""
     return pg.asarray(array(seed, *shape))
 
 
 def set_up(target, **values):
-    """Return an object that gets some attributes."""
+    """Set attributes of an object, and return it."""
     for name, value in values.items():
         setattr(target, name, value)
     return target
 
 
 def context_variable(value):
-    """Return a variable of the context that has a value."""
-    made = ContextVar("v")
-    made.set(value)
-    return made
+    """Return a new context variable with this value."""
+    variable = ContextVar("v")
+    variable.set(value)
+    return variable
 
 
 NAMES = {
@@ -142,12 +142,12 @@ NAMES = {
 
 
 class Program(NamedTuple):
-    """A program, and what happens to it.
+    """A program and the events of its run.
 
     Attributes:
-        host: What ``jit`` gets, with ``$block`` for its lines.
+        host: The definition of the function, with ``$block`` in place of its lines.
         parts: The parts of the function.
-        end: What it returns.
+        end: The expression that the function returns.
         events: Lines that change state; those that begin with ``CALL`` are calls.
 
     """
@@ -166,21 +166,21 @@ class Program(NamedTuple):
         block += [f"return (out, {self.end}) if out else {self.end}"]
         setup = [line for part in self.parts for line in part.setup]
         text = "\n".join([*setup, *placed(self.host.setup, block), ""])
-        every = "\n".join([text, *self.events])
-        for definition in reversed(SHARED):
-            if re.search(rf"\b{name_of(definition)}\b", every):
+        all_code = "\n".join([text, *self.events])
+        for definition in reversed(DEFINITIONS):
+            if re.search(rf"\b{name_of(definition)}\b", all_code):
                 text = f"{definition}\n{text}"
-                every = f"{definition}\n{every}"
+                all_code = f"{definition}\n{all_code}"
         return text
 
 
 def name_of(definition):
-    """Return what a text defines."""
+    """Return the name of the class or function that a text defines."""
     return re.search(r"(?:class|def) (\w+)", definition).group(1)
 
 
 def placed(lines, block):
-    """Return lines with others in place of ``$block``, at the same indentation."""
+    """Return lines with a block in place of ``$block``, at the same indentation."""
     found = []
     for line in lines:
         if line.strip() == "$block":
@@ -201,7 +201,7 @@ class Writer:
         return self.rng.choice(VALUES[kind].literals)
 
     def filled(self, line, **values):
-        """Return a line whose marks are filled; each ``$v`` is drawn anew."""
+        """Replace the marks in a line; each ``$v`` gets another random value."""
         if "$" not in line:
             return line
         fill = lambda mark: self.drawn(mark.group(1), values)
@@ -209,69 +209,69 @@ class Writer:
 
     def drawn(self, mark, values):
         if mark == "s":
-            return self.rng.choice(SMALL)
+            return self.rng.choice(SMALL_NUMBERS)
         if mark == "i":
             return str(self.rng.randrange(20))
         value = values.get(mark, f"${mark}")
         return value() if callable(value) else value
 
     def entry(self, entry, **values):
-        """Return an entry whose marks are filled."""
+        """Replace the marks in an entry."""
         parts = [[self.filled(line, **values) for line in part] for part in entry]
         return Entry(*map(tuple, parts))
 
     def place(self, kind):
-        """Return a global with a value in holders: set-up, expression, changes."""
+        """Return a global that has a value in holders: set-up, expression, changes."""
         name = f"K{next(self.count)}"
         levels = self.rng.choices(HOLDERS, k=self.rng.choice((0, 1, 1, 2)))
         new = lambda: self.literal(kind)
         expression = name
         changes = []
-        news = [new]  # the innermost first
+        makers = [new]  # the innermost first
         for holder in reversed(levels):
-            make = lambda h=holder, v=news[-1]: self.filled(h.setup[0], v=v)
-            news.append(make)
-        changes.append(f"{name} = {news[-1]()}")
-        for holder, inner in zip(levels, reversed(news[:-1]), strict=True):
+            make = lambda h=holder, v=makers[-1]: self.filled(h.setup[0], v=v)
+            makers.append(make)
+        changes.append(f"{name} = {makers[-1]()}")
+        for holder, inner in zip(levels, reversed(makers[:-1]), strict=True):
             fill = {"b": expression, "v": inner}
             changes += [self.filled(line, **fill) for line in holder.changes]
             expression = self.filled(holder.body[0], **fill)
         changes += [self.filled(x, e=expression) for x in VALUES[kind].changes]
-        return [f"{name} = {news[-1]()}"], expression, changes
+        return [f"{name} = {makers[-1]()}"], expression, changes
 
     def reading(self):
-        """Return a part that reads one value in some ways."""
+        """Return a part that reads one value."""
         kind = self.rng.choice([*VALUES])
         setup, expression, changes = self.place(kind)
         values = {"v": lambda: self.literal(kind), "n": str(next(self.count))}
         if self.rng.random() < 0.5:
             reader = self.rng.choice(READERS)
-            made = self.entry(reader, e=expression, **values)
-            setup += made.setup
-            expression = made.body[0]
-            changes = [*changes, *made.changes]
+            read = self.entry(reader, e=expression, **values)
+            setup += read.setup
+            expression = read.body[0]
+            changes = [*changes, *read.changes]
         runner = self.rng.choice(RUNNERS) if self.rng.random() < 0.6 else RUNNERS[0]
         inner = "v" if any("$e" in line for line in runner.setup) else expression
         uses = VALUES[kind].uses
-        if any("$block" in line for line in runner.setup):  # which is another function
+        if any("$block" in line for line in runner.setup):  # in another function
             uses = [use for use in uses if "out" not in use]
         use = self.filled(self.rng.choice(uses), e=inner).splitlines()
         values["n"] = str(next(self.count))
-        made = self.entry(runner, e=expression, **values)
-        setup += placed(made.setup, use)
-        changes += made.changes
-        return Entry(tuple(setup), tuple(placed(made.body, use)), tuple(changes))
+        run = self.entry(runner, e=expression, **values)
+        setup += placed(run.setup, use)
+        changes += run.changes
+        return Entry(tuple(setup), tuple(placed(run.body, use)), tuple(changes))
 
     def special(self):
-        """Return a part that is written as a whole."""
+        """Return a part made from one of ``SPECIALS``."""
         entry = self.rng.choice(SPECIALS)
         return self.entry(entry, n=str(next(self.count)))
 
-    def call(self, usual):
-        """Return a call, mostly with arguments like those of others."""
-        shape, more = usual
+    def call(self, usual_arguments):
+        """Return a call, mostly with arguments like those of the other calls."""
+        shape, more = usual_arguments
         if more and self.rng.random() < 0.1:
-            more = more.replace("0.5", self.rng.choice(SMALL))
+            more = more.replace("0.5", self.rng.choice(SMALL_NUMBERS))
         if self.rng.random() < 0.1:
             shape = self.rng.choice(SHAPES)
         flag = ", flag=True" if self.rng.random() < 0.1 else ""
@@ -279,22 +279,22 @@ class Writer:
         return f"CALL({x}{flag}{more})"
 
     def events(self, changes):
-        """Return calls, and changes between them."""
+        """Return calls with changes between them."""
         more = self.rng.choice(("", "", ', more={"w": tensor(1), "scale": 0.5}'))
-        usual = self.rng.choice(SHAPES), more
-        found = [self.call(usual)]
+        usual_arguments = self.rng.choice(SHAPES), more
+        found = [self.call(usual_arguments)]
         for _ in range(CALLS - 1):
             while changes and self.rng.random() < 0.2:
                 change = self.rng.choice(changes)
                 if change.startswith("del ") and self.rng.random() < 0.5:
                     change = self.rng.choice(changes)
                 found.append(change)
-            found.append(self.call(usual))
+            found.append(self.call(usual_arguments))
         return tuple(found)
 
 
 def random_program(seed):
-    """Return the program of a seed."""
+    """Return the program that belongs to a seed."""
     writer = Writer(random.Random(seed))
     parts = []
     for _ in range(writer.rng.choice((1, 2, 2, 3))):
@@ -302,5 +302,5 @@ def random_program(seed):
         parts.append(make())
     host = writer.entry(writer.rng.choice([HOSTS[0], *HOSTS]))
     changes = [line for part in parts * 3 + [host] for line in part.changes]
-    end = writer.rng.choice(ENDS)
+    end = writer.rng.choice(RETURN_EXPRESSIONS)
     return Program(host, tuple(parts), end, writer.events(changes))

@@ -1,4 +1,4 @@
-"""Captured tensors that are arguments as well, or share an array with a Variable."""
+"""Captured tensors that are also arguments, or share an array with a Variable."""
 
 import copy
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def same(x):
     return x
 
 
-MADE = {
+ALIASES = {
     "itself": same,
     "copy": copy.copy,
     "asarray": pg.asarray,
@@ -30,30 +30,30 @@ MADE = {
 
 
 @pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize("name", MADE)
-def test_an_argument_that_is_captured(name, check):
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_argument_that_is_also_captured(name, check):
     start = floats(3)
     f = pg.jit(lambda x: x * start - 1.0, check=check)
-    given = MADE[name](start)
-    for x in (given, given, given, given, OTHER, OTHER, OTHER, given, OTHER):
+    alias = ALIASES[name](start)
+    for x in (alias, alias, alias, alias, OTHER, OTHER, OTHER, alias, OTHER):
         assert look(f(x)) == look(x * start - 1.0)
-    assert reason(f, OTHER) == reason(f, given) == ""
+    assert reason(f, OTHER) == reason(f, alias) == ""
     assert len(f.explain(OTHER).retraces) <= 1
 
 
-@pytest.mark.parametrize("way", ["grad", "vmap"])
-def test_under_a_transformation(way):
+@pytest.mark.parametrize("transformation", ["grad", "vmap"])
+def test_a_captured_argument_under_a_transformation(transformation):
     start = floats(3)
     inner = {
         "grad": pg.grad(lambda p: pg.sum(p * start)),
         "vmap": pg.vmap(lambda p: p * pg.sum(start)),
-    }[way]
+    }[transformation]
     f = pg.jit(inner)
     for x in (start, start, start, OTHER, OTHER, OTHER, start):
         assert look(f(x)) == look(inner(x))
 
 
-def test_a_variable_that_holds_what_is_captured():
+def test_a_variable_whose_value_is_captured():
     v = pg.Variable(floats(3))
     first = v.value
     distance = lambda: pg.sum((v.value - first) ** 2)
@@ -68,7 +68,7 @@ def test_a_variable_that_holds_what_is_captured():
 
 
 @pytest.mark.filterwarnings("ignore:jit. .* is not replayed")
-def test_parameters_of_a_model_that_reads_its_own():
+def test_parameters_that_are_both_passed_and_captured():
     model = SimpleNamespace(params={"w": floats(3)})
     loss = lambda params: pg.sum(params["w"] * 3.0 - model.params["w"])
     f = pg.jit(loss)
@@ -82,7 +82,7 @@ def test_parameters_of_a_model_that_reads_its_own():
 
 
 @pytest.mark.filterwarnings("ignore:jit. .* is not replayed")
-def test_a_slot_that_is_passed():
+def test_a_captured_item_that_is_passed():
     box = {"w": floats(3)}
     f = pg.jit(lambda x: x * box["w"])
     for _ in range(5):
@@ -91,7 +91,7 @@ def test_a_slot_that_is_passed():
             assert look(f(x)) == look(x * box["w"])
 
 
-def test_shared_memory_that_is_passed():
+def test_a_captured_tensor_with_shared_memory_that_is_passed():
     array = np.ones(3, np.float32)
     shared = pg.from_dlpack(array)
     f = pg.jit(lambda x: x * shared)
@@ -109,7 +109,7 @@ class Model:
         return x * self.w
 
 
-def test_a_method_of_a_dataclass():
+def test_a_jitted_method_of_a_dataclass():
     models = [Model(floats(3)), Model(OTHER)]
     for model in models * 4:
         assert look(model.step(OTHER)) == look(OTHER * model.w)
@@ -121,19 +121,19 @@ def test_a_static_argument_that_is_a_tensor():
         assert look(f(OTHER, n)) == look(OTHER * n)
 
 
-def tree():
+def cyclic_tree():
     root = {"rate": 2.0}
     root["child"] = {"parent": root}
     return root
 
 
-def test_a_container_that_holds_itself():
-    state = {"tree": tree()}
+def test_a_container_that_contains_itself():
+    state = {"tree": cyclic_tree()}
     f = pg.jit(lambda x: x * state["tree"]["rate"])
     for _ in range(3):
         for _ in range(3):
             assert look(f(OTHER)) == look(OTHER * 2.0)
-        state["tree"] = tree()
+        state["tree"] = cyclic_tree()
 
 
 def test_numbers_of_many_digits():
@@ -157,11 +157,11 @@ class Unreadable(dict):
 
 
 def test_an_object_that_cannot_be_read():
-    held = Unreadable(rate=2.0)
-    f = pg.jit(lambda x: x * held["rate"])
+    unreadable = Unreadable(rate=2.0)
+    f = pg.jit(lambda x: x * unreadable["rate"])
     with pytest.warns(RuntimeWarning, match="cannot be read: OSError: gone"):
         assert look(f(OTHER)) == look(OTHER * 2.0)
-    assert "'held' of <lambda> cannot be read" in reason(f, OTHER)
+    assert "'unreadable' of <lambda> cannot be read" in reason(f, OTHER)
 
 
 # --- results ---------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_another_captured_tensor_of_the_same_array_is_returned():
 
 
 @pytest.mark.filterwarnings("ignore:jit. .* is not replayed")
-def test_captured_tensors_that_are_returned_by_turns():
+def test_captured_tensors_that_are_returned_alternately():
     table = [floats(3), floats(3)]
     f = pg.jit(lambda x: (x * 2.0, table[len(calls) % 2]))
     calls = []

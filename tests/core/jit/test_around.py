@@ -1,4 +1,4 @@
-"""What is around a call: tapes, observers, vmap, threads, memory, the environment."""
+"""Calls under tapes, observers and vmap; threads, memory and the environment."""
 
 import concurrent.futures
 import contextvars
@@ -26,8 +26,8 @@ def f(x):
 
 
 plain = f.__wrapped__
-# Transformations of a jitted function, which run it as it is.
-AROUND = {
+# Transformations run a jitted function without replays.
+TRANSFORMATIONS = {
     "grad": lambda f: pg.grad(lambda x: pg.sum(f(x))),
     "second order": lambda f: pg.grad(
         lambda x: pg.sum(pg.grad(lambda x: pg.sum(f(x)))(x))
@@ -49,11 +49,11 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("name", AROUND)
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
 def test_transformations(name):
     f(X)
-    g = AROUND[name](f)
-    expected = look(AROUND[name](plain)(X))
+    g = TRANSFORMATIONS[name](f)
+    expected = look(TRANSFORMATIONS[name](plain)(X))
     assert [look(g(X)) for _ in range(3)] == [expected] * 3
 
 
@@ -75,7 +75,7 @@ def test_observers_see_every_kernel():
 
 @pytest.mark.parametrize("decline", [False, True])
 def test_profile_shows_regions(tmp_path, decline):
-    """Two calls show what is recorded, later ones what is replayed."""
+    """Profiles of the first two calls show kernels, those of later calls regions."""
     path = tmp_path / "trace.json"
     compiler = Compiler(decline=lambda: decline)
     with compiling(compiler, ["Neg", "Exp", "Multiply"]):
@@ -117,12 +117,12 @@ def test_profile_shows_regions(tmp_path, decline):
     assert span["args"]["kernels"] == "'1 Neg, 1 Exp, 1 Multiply'"
 
 
-def test_profile_inside_of_others():
-    """A tape, vmap and other observers get every kernel, also with ``profile``."""
+def test_profile_with_another_observer_shows_kernels():
+    """Tapes, vmap and other observers see every kernel, also inside ``profile``."""
     f(X)
-    for around in (lambda x: pg.grad(lambda x: pg.sum(f(x)))(x), pg.vmap(f), debugged):
+    for call in (lambda x: pg.grad(lambda x: pg.sum(f(x)))(x), pg.vmap(f), debugged):
         with pg.profile() as p:
-            around(X)
+            call(X)
         assert {"Multiply", "Tanh"} <= {r.kernel for r in p.records}
         assert "region" not in {r.how for r in p.records}
 
@@ -132,14 +132,14 @@ def debugged(x):
         return f(x)
 
 
-def test_explain_inside():
+def test_explain_under_observers():
     with pg.profile():
         assert f.explain(X).reason == ""
     with pg.debug():
         assert f.explain(X).reason == "under a tape, an observer or vmap"
 
 
-def test_threads():
+def test_calls_in_several_threads():
     g = pg.jit(lambda x: pg.sum(pg.tanh(x * 3)))
     barrier = threading.Barrier(4)
 
@@ -176,8 +176,8 @@ def test_another_thread_may_read_while_a_call_is_recorded():
         thread.join()
 
 
-def test_work_of_other_threads_in_a_call():
-    """It is not seen without a copy of the context, so the call stays eager."""
+def test_a_call_that_runs_kernels_in_other_threads_stays_eager():
+    """Without a copy of the context, jit does not see the kernels of a thread."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()  # the thread starts outside of all calls
 
@@ -189,14 +189,14 @@ def test_work_of_other_threads_in_a_call():
             with pg.use_backend("cpu"):
                 return pg.exp(x)
 
-        alone = pg.jit(lambda x: pool.submit(on_cpu, x).result())
-        for jitted in (pg.jit(g), alone):
+        without_context = pg.jit(lambda x: pool.submit(on_cpu, x).result())
+        for jitted in (pg.jit(g), without_context):
             for y in (X, X, X * 2, X):
                 with pg.use_backend("cpu"):
                     assert look(jitted(y)) == look(pg.exp(y))
         with pytest.warns(RuntimeWarning, match="what it does changes"):
-            [alone(X) for _ in range(8)]
-        assert "comes from a place that jit does not see" in reason(alone, X)
+            [without_context(X) for _ in range(8)]
+        assert "comes from a place that jit does not see" in reason(without_context, X)
         assert reason(pg.jit(g), X) == "kernels run in another thread"
 
 
@@ -207,8 +207,8 @@ def _scaled(x):
     return x * FACTOR
 
 
-def test_code_of_other_threads_in_a_call_is_not_seen(monkeypatch):
-    """A thread that has the context runs kernels, and what its code reads changes."""
+def test_a_call_whose_threads_read_state_stays_eager(monkeypatch):
+    """The code of a thread with a copy of the context reads state that changes."""
 
     @pg.jit
     def g(x):
@@ -222,10 +222,10 @@ def test_code_of_other_threads_in_a_call_is_not_seen(monkeypatch):
     assert reason(g, X) == "kernels run in another thread"
 
 
-# --- what is remembered ----------------------------------------------------------
+# --- what is stored --------------------------------------------------------------
 
 
-def test_at_most_64_calls():
+def test_at_most_64_recordings_are_stored():
     @pg.jit(static="n")
     def g(x, n):
         runs()
@@ -240,7 +240,7 @@ def test_at_most_64_calls():
     g(X, 69)
     g(X, 6)
     assert runs() == before + 1
-    g(X, 5)  # forgotten
+    g(X, 5)  # was discarded
     assert runs() == before + 3
     g.clear()
     g(X, 69)
@@ -279,20 +279,17 @@ RETRACES = {
 
 @pytest.mark.parametrize("name", RETRACES)
 def test_retraces(name, toy):
-    first, then, expected = RETRACES[name]
-    then = then() if callable(then) else then
+    first, second, expected = RETRACES[name]
+    second = second() if callable(second) else second
     g = pg.jit(lambda *args: [x * 2 for x in pg.tree.leaves(args)])
-    for args in (first, then, first, then):
+    for args in (first, second, first, second):
         assert look(g(*args)) == look(g.__wrapped__(*args))
     (found,) = g.explain(*first).retraces
     assert expected in found
 
 
-def test_nothing_of_a_call_is_kept_alive():
-    """The arguments and results of the first call, and what is in between.
-
-    They go at once, without the garbage collector.
-    """
+def test_tensors_of_a_call_are_freed_at_once():
+    """Arguments, results and intermediate values need no garbage collector."""
     x = floats(300)
     v = pg.Variable(floats(300))
 
@@ -304,12 +301,12 @@ def test_nothing_of_a_call_is_kept_alive():
     gc.collect()
     gc.disable()
     try:
-        held = [weakref.ref(v._value), weakref.ref(x), weakref.ref(x._data)]
-        held.append(weakref.ref(g(x)))
+        references = [weakref.ref(v._value), weakref.ref(x), weakref.ref(x._data)]
+        references.append(weakref.ref(g(x)))
         for _ in range(2):
             g(x)
         del x
-        assert [ref() for ref in held] == [None] * 4
+        assert [ref() for ref in references] == [None] * 4
     finally:
         gc.enable()
 
@@ -319,8 +316,8 @@ def test_nothing_of_a_call_is_kept_alive():
 
 def test_explain():
     f.clear()
-    told = repr(f.explain(X)).splitlines()
-    assert told[0] == "f replays 2 of 2 kernels once a second call does the same"
+    lines = repr(f.explain(X)).splitlines()
+    assert lines[0] == "f replays 2 of 2 kernels once a second call does the same"
     assert not f.explain(X).confirmed
     for _ in range(2):
         f(X)
@@ -328,15 +325,15 @@ def test_explain():
     assert found.confirmed
     assert repr(found).splitlines()[0] == "f replays 2 of 2 kernels"
     assert "Tanh(%1) on cpu, " in repr(found)  # a region, or plugrad-cpu
-    told = json.loads(json.dumps(found.to_dict()))
-    assert [step["kernel"] for step in told["graph"]] == ["Multiply", "Tanh"]
-    assert told["reason"] == ""
+    as_dict = json.loads(json.dumps(found.to_dict()))
+    assert [step["kernel"] for step in as_dict["graph"]] == ["Multiply", "Tanh"]
+    assert as_dict["reason"] == ""
     eager = pg.jit(lambda x: x * x[0].item()).explain(X)
     assert "runs as it is: the values of a tensor" in repr(eager)
     assert json.loads(json.dumps(eager.to_dict()))["graph"] == []
 
 
-def test_it_looks_like_the_function():
+def test_a_jitted_function_looks_like_the_function():
     assert f.__name__ == "f"
     assert f.__wrapped__ is plain
     assert type(f).__name__ == "Jitted"
@@ -371,7 +368,7 @@ def run(code, **environment):
     return done.stdout.split()
 
 
-OFF = """
+COUNT_CALLS = """
 import plugrad as pg
 calls = []
 f = pg.jit(lambda x: calls.append(x) or x + 1)
@@ -380,10 +377,10 @@ print(*[f(1.0) is not None for _ in range(3)], len(calls), f.explain(1.0).reason
 
 
 def test_it_can_be_switched_off():
-    assert run(OFF, PLUGRAD_JIT="0")[-2:] == ["3", "PLUGRAD_JIT=0"]
+    assert run(COUNT_CALLS, PLUGRAD_JIT="0")[-2:] == ["3", "PLUGRAD_JIT=0"]
 
 
-LATE = """
+IMPORT_ON_FIRST_USE = """
 import sys, plugrad
 print(*[name for name in sys.modules if name.startswith("plugrad._src.tracing.")])
 plugrad.jit
@@ -392,5 +389,5 @@ print(callable(plugrad.jit))
 """
 
 
-def test_it_is_loaded_when_it_is_used():
-    assert run(LATE) == ["True"]
+def test_jit_is_imported_on_first_use():
+    assert run(IMPORT_ON_FIRST_USE) == ["True"]

@@ -1,4 +1,4 @@
-"""Whatever a function reads may change: jit sees it, or ``check`` raises.
+"""State that a function reads may change: jit notices it, or ``check`` raises.
 
 The patterns are in ``changes``; ``python -m tests.core.jit.changes`` prints a table.
 """
@@ -10,7 +10,7 @@ import plugrad as pg
 import pytest
 
 from .changes import FROZEN, PATTERNS, UNREAD, eager, expected, explained, observe
-from .changes.harness import Pattern, gives, nothing, vector
+from .changes.harness import Pattern, no_change, sets_attr, vector
 from .helpers import floats
 
 pytestmark = [
@@ -28,13 +28,13 @@ def on(request):
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_a_change_is_seen(name, on):
+def test_a_change_is_noticed(name, on):
     found = observe(PATTERNS[name])
     assert found.outcome == expected(name), found.detail
 
 
 @pytest.mark.parametrize("name", UNREAD)
-def test_what_is_not_read_is_not_recorded_anew(name, on):
+def test_changes_of_unread_state_cause_no_recording(name, on):
     is_right, why = explained(UNREAD[name])
     assert is_right
     assert why.reason == ""
@@ -42,7 +42,7 @@ def test_what_is_not_read_is_not_recorded_anew(name, on):
 
 
 def test_no_pattern_is_silent(on):
-    outcomes = {name: observe(of).outcome for name, of in PATTERNS.items()}
+    outcomes = {name: observe(pattern).outcome for name, pattern in PATTERNS.items()}
     counts = Counter(outcomes.values())
     assert counts["silent"] == 0, [n for n in outcomes if outcomes[n] == "silent"]
     assert counts["right"] + counts["frozen"] == len(PATTERNS)
@@ -55,14 +55,15 @@ def test_there_are_many_patterns():
 
 
 def test_patterns_can_be_repeated(on):
-    """What they have changed is undone, and what they draw is seeded."""
+    """Patterns undo their changes and seed their random numbers."""
     patterns = [*PATTERNS.values(), *UNREAD.values()]
-    assert [of.name for of in patterns if eager(of) != eager(of)] == []
+    differ = [pattern.name for pattern in patterns if eager(pattern) != eager(pattern)]
+    assert differ == []
 
 
 def test_patterns_change_results():
-    """Where they do not, results differ from call to call."""
-    phases = {name: eager(of) for name, of in PATTERNS.items()}
+    """Only patterns whose function changes state itself may have equal phases."""
+    phases = {name: eager(pattern) for name, pattern in PATTERNS.items()}
     equal = [name for name in phases if all(p == phases[name][0] for p in phases[name])]
     assert {PATTERNS[name].kind for name in equal} <= {"state that f changes"}
 
@@ -79,36 +80,37 @@ def test_the_clock_is_read_in_each_call():
 
 
 class Model:
-    """What the patterns of these tests read."""
+    """An object that the patterns of these tests read."""
 
     rate = 2.0
 
 
 def changing():
     m = Model()
-    return lambda x: x * m.rate, gives(m, "rate", 3.0)
+    return lambda x: x * m.rate, sets_attr(m, "rate", 3.0)
 
 
 class Stale:
-    """A function that is called eagerly in its first calls, and then goes wrong."""
+    """A function that is right in its first calls, and wrong in later ones."""
 
-    def __init__(self, f, calls, then):
+    def __init__(self, f, right_calls, wrong):
         self.f = f
-        self.left = calls
-        self.then = then
+        self.right_calls = right_calls
+        self.wrong = wrong
 
     def __call__(self, x):
-        self.left -= 1
-        return self.f(x) if self.left >= 0 else self.then(x)
+        self.right_calls -= 1
+        return self.f(x) if self.right_calls >= 0 else self.wrong(x)
 
 
 def raises(error):
-    def then(x):
+    def function(x):
         raise error("no")
 
-    return then
+    return function
 
 
+# outcome: (right calls, function of the wrong calls, calls until ``check`` raises)
 OUTCOMES = {
     "right": (99, raises(ValueError), 99),
     "alarm": (99, raises(ValueError), 4),
@@ -121,25 +123,27 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_the_harness_tells_outcomes(name, monkeypatch):
-    calls, then, checked = OUTCOMES[name]
+def test_the_harness_recognizes_outcomes(name, monkeypatch):
+    right_calls, wrong, calls_until_check_raises = OUTCOMES[name]
 
     def jit(f, check=False):
         stale = raises(pg.StaleReplay)
-        return Stale(f, checked, stale) if check else Stale(f, calls, then)
+        if check:
+            return Stale(f, calls_until_check_raises, stale)
+        return Stale(f, right_calls, wrong)
 
     monkeypatch.setattr(pg, "jit", jit)
     found = observe(Pattern("harness", name, changing, vector))
     assert found.outcome == name.split()[0].strip(",")
 
 
-def test_the_harness_undoes_what_a_pattern_has_changed():
+def test_the_harness_undoes_the_changes_of_a_pattern():
     def make(undo):
         undo(setattr, Model, "rate", Model.rate)
-        return changing()[0], gives(Model, "rate", 3.0), nothing
+        return changing()[0], sets_attr(Model, "rate", 3.0), no_change
 
-    of = Pattern("harness", "class attribute", make, vector)
-    first = eager(of)
+    pattern = Pattern("harness", "class attribute", make, vector)
+    first = eager(pattern)
     assert first[0] != first[1] == first[2]
-    assert eager(of) == first
+    assert eager(pattern) == first
     assert Model.rate == 2.0

@@ -1,7 +1,7 @@
-"""The compilers of our backends: what one function computes has the bits of kernels.
+"""The compilers of our backends: a compiled region gives the same bits as kernels.
 
-Each program is one region; it is called with numbers of which some are NaN, infinite,
-denormal or -0, in shapes that leave a rest behind vectors.
+Each program is one region. Some of its inputs are NaN, infinite, denormal or -0, and
+some of its shapes do not fill the last vector.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,19 @@ import pytest
 from tests.core.jit.helpers import bits
 
 COMPILERS = [name for name in ("wasm", "opencl") if name in pg.backends()]
-ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-42, -1e-42, 3e38, -3e38, 88.0, -104.0]
+SPECIAL_VALUES = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    -0.0,
+    0.0,
+    1e-42,
+    -1e-42,
+    3e38,
+    -3e38,
+    88.0,
+    -104.0,
+]
 SHAPES = [(), (1,), (3,), (4, 5), (2, 3, 7), (1025,), (257, 129)]
 
 
@@ -31,14 +43,14 @@ def gradient(f):
     return pg.grads(lambda x, y: pg.sum(f(x, y) * pg.exp(-pg.abs(x))))
 
 
-def contracted(x, y):
-    """Return what differs if a product and a sum of two kernels are rounded once."""
+def sums_of_products(x, y):
+    """Return sums of products that differ if a compiler rounds them only once."""
     return x * y + y * 3.0 - x, (x - y) * (x - y) + x * x
 
 
-def chosen(x, y):
-    few = pg.logical_and(x > y, pg.logical_or(x < 1.0, pg.isnan(y)))
-    return pg.where(few, x, -y), pg.logical_not(few), pg.where(x == y, 1.0, y)
+def selected(x, y):
+    mask = pg.logical_and(x > y, pg.logical_or(x < 1.0, pg.isnan(y)))
+    return pg.where(mask, x, -y), pg.logical_not(mask), pg.where(x == y, 1.0, y)
 
 
 def compared(x, y):
@@ -66,12 +78,21 @@ def rounded(x, y):
     return a, 1.0 / y, pg.square(x) * pg.rsqrt(pg.abs(y)), pg.reciprocal(x) - a
 
 
-def alike(x, y):
+def repeated(x, y):
     return x + x, -((x + x) * 2.0), x + x
 
 
-FUNCTIONS = [gelu, adam, contracted, chosen, compared, casts, elementary, limited]
-FUNCTIONS += [rounded, alike]
+FUNCTIONS = [
+    gelu,
+    adam,
+    sums_of_products,
+    selected,
+    compared,
+    casts,
+    elementary,
+    limited,
+]
+FUNCTIONS += [rounded, repeated]
 FUNCTIONS = {f.__name__: f for f in FUNCTIONS}
 FUNCTIONS["gradient of tanh"] = gradient(lambda x, y: pg.tanh(x * y) * pg.sigmoid(y))
 FUNCTIONS["gradient of relu"] = gradient(lambda x, y: pg.relu(x) * pg.elu(y))
@@ -80,7 +101,7 @@ FUNCTIONS["gradient of erf"] = gradient(lambda x, y: pg.erf(x) * pg.maximum(x, y
 
 @pytest.fixture(autouse=True)
 def accelerators():
-    """Run once: compilers have none."""
+    """Run each test once, because compilers do not use the accelerators."""
 
 
 @pytest.fixture(params=COMPILERS)
@@ -93,12 +114,14 @@ def on(request):
 def numbers(*shape, seed=0):
     rng = np.random.default_rng([seed, *shape])
     x = rng.normal(size=shape, scale=2.0).astype("float32")
-    some = rng.random(size=shape) < 0.1
-    return np.where(some, rng.choice(ODD, size=shape), x).astype("float32")
+    is_special = rng.random(size=shape) < 0.1
+    return np.where(is_special, rng.choice(SPECIAL_VALUES, size=shape), x).astype(
+        "float32"
+    )
 
 
 def check(f, *calls):
-    """Compare with eager; return the regions of the graph."""
+    """Compare ``jit`` with eager mode; return the regions of the graph."""
     jitted = pg.jit(f)
     for xs in (calls[0], *calls):
         xs = [pg.asarray(x) for x in xs]
@@ -110,7 +133,7 @@ def check(f, *calls):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_bits_are_those_of_kernels(on, name, shape):
+def test_results_have_the_bits_of_kernels(on, name, shape):
     calls = [(numbers(*shape, seed=s), numbers(*shape, seed=s + 9)) for s in range(2)]
     assert check(FUNCTIONS[name], *calls)
 
@@ -142,14 +165,14 @@ def test_inputs_broadcast(on, shapes):
     calls = [[numbers(*shape, seed=s) for shape in shapes] for s in range(2)]
     (region,) = check(f, *calls)
     assert region.saved > 0
-    # what one step moves the others read where it is
+    # the region reads a broadcast input without a copy
     wide = max([np.empty(s) for s in shapes], key=np.size).shape
     moved = lambda x, y: pg.exp(pg.broadcast_to(y, wide)) * 2.0 + x
     if np.prod(shapes[0]) == np.prod(wide):
         assert len(check(moved, *calls)) == 1
 
 
-def test_views_are_read_where_they_are(on):
+def test_views_are_read_without_a_copy(on):
     def f(x):
         return pg.exp(x.T) * 2.0 + x.T, pg.tanh(x[1:, ::2] * 3.0)
 
@@ -159,10 +182,10 @@ def test_views_are_read_where_they_are(on):
 @pytest.mark.parametrize("count", [2, 63, 200])
 def test_long_chains(on, count):
     def f(x, y):
-        made = [x]
+        values = [x]
         for i in range(count):
-            made.append(made[-1] * y + made[i // 2])
-        return made[-1], made[::17]
+            values.append(values[-1] * y + values[i // 2])
+        return values[-1], values[::17]
 
     regions = check(f, [numbers(1000), numbers(1000, seed=1) * 0.1])
     assert sum(len(region.steps) for region in regions) == 2 * count
@@ -173,14 +196,16 @@ FLOATING += "Relu Gelu GeluTanh Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt 
 FLOATING += "Tanh IsFinite IsInf IsNan Relu6 SignBit Trunc"
 PAIRS = "Add Sub Multiply RealDiv Maximum Minimum Pow Prelu SquaredDifference EluGrad "
 PAIRS += "CopySign Hypot SigmoidGrad TanhGrad"
-COMPARED = "Equal NotEqual Less LessEqual Greater GreaterEqual"
+COMPARISONS = "Equal NotEqual Less LessEqual Greater GreaterEqual"
 NUMBERS = {"ClipByValue": {"min": -0.5, "max": 0.75}, "LeakyRelu": {"alpha": 0.2}}
 NUMBERS |= {"Step": {"alpha": 0.5}}
-OWN = [f"{name}Grad" for name in ("Relu", "Tanh", "Sigmoid", "Erf", "Gelu", "GeluTanh")]
-# The kernels of one input and of two, and the first step; by dtype.
+GRADIENT_KERNELS = [
+    f"{name}Grad" for name in ("Relu", "Tanh", "Sigmoid", "Erf", "Gelu", "GeluTanh")
+]
+# dtype: kernels of one input, kernels of two inputs, the kernel of the first step
 KERNELS = {
-    "float32": ([*FLOATING.split(), *NUMBERS], f"{PAIRS} {COMPARED}".split(), "Neg"),
-    "int32": (["Neg", "Square"], f"Add Sub Multiply {COMPARED}".split(), "Neg"),
+    "float32": ([*FLOATING.split(), *NUMBERS], f"{PAIRS} {COMPARISONS}".split(), "Neg"),
+    "int32": (["Neg", "Square"], f"Add Sub Multiply {COMPARISONS}".split(), "Neg"),
     "bool": (["LogicalNot"], ["LogicalAnd", "LogicalOr", "LogicalXor"], "LogicalNot"),
 }
 CASTS = {"float32": ["bool"], "int32": ["float32", "bool"]}
@@ -190,17 +215,19 @@ CASTS["bool"] = ["float32", "int32"]
 @pytest.mark.parametrize("inputs", [1, 2])
 @pytest.mark.parametrize("dtype", KERNELS)
 def test_each_kernel(on, dtype, inputs):
-    """All are of one region, as they read what its first step makes."""
+    """All kernels are in one region, because they read the result of its first step."""
     unary, binary, first = KERNELS[dtype]
-    binary = binary + [f"plugrad_{on}.{name}" for name in OWN if dtype == "float32"]
+    binary = binary + [
+        f"plugrad_{on}.{name}" for name in GRADIENT_KERNELS if dtype == "float32"
+    ]
 
     def f(x, y, condition):
         x = pg.run_kernel(first, [x], {})
         if inputs == 1:
-            made = [pg.run_kernel(name, [x], NUMBERS.get(name, {})) for name in unary]
-            return made + [pg.astype(x, to) for to in CASTS[dtype]]
-        made = [pg.run_kernel(name, [x, y], {}) for name in binary]
-        return [*made, pg.where(condition, x, y), pg.where(condition, y, x)]
+            ys = [pg.run_kernel(name, [x], NUMBERS.get(name, {})) for name in unary]
+            return ys + [pg.astype(x, to) for to in CASTS[dtype]]
+        ys = [pg.run_kernel(name, [x, y], {}) for name in binary]
+        return [*ys, pg.where(condition, x, y), pg.where(condition, y, x)]
 
     xs = [numbers(2050, seed=s) for s in range(3)]
     xs[2] = xs[2] > 0

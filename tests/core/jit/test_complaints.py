@@ -1,4 +1,4 @@
-"""What users of other compilers complain of: docs/decisions/0021-jit.md lists it."""
+"""Complaints about other compilers, which docs/decisions/0021-jit.md lists."""
 
 import re
 from pathlib import Path
@@ -13,17 +13,17 @@ from .helpers import floats, kernels
 
 ROOT = Path(__file__).parents[3]
 DECISION = (ROOT / "docs/decisions/0021-jit.md").read_text()
-NAMED = re.findall(r"`(test_\w+)::(test_\w+)`", DECISION)
+LISTED_TESTS = re.findall(r"`(test_\w+)::(test_\w+)`", DECISION)
 
 
-@pytest.mark.parametrize(("file", "test"), NAMED, ids="::".join)
-def test_the_tests_of_the_list_exist(file, test):
+@pytest.mark.parametrize(("file", "test"), LISTED_TESTS, ids="::".join)
+def test_the_listed_tests_exist(file, test):
     (path,) = [path for path in (ROOT / "tests").rglob(f"{file}.py")]
     assert f"def {test}(" in path.read_text()
 
 
 def test_the_list_is_not_empty():
-    assert len(NAMED) > 10
+    assert len(LISTED_TESTS) > 10
 
 
 def test_arrays_that_are_captured_are_not_copied():
@@ -31,13 +31,13 @@ def test_arrays_that_are_captured_are_not_copied():
     f = pg.jit(lambda x: x * weights)
     for _ in range(3):
         f(2.0)
-    held = f.explain(2.0).graph.constants.values()
-    (large,) = [array for array in held if array.size > 1]
+    constants = f.explain(2.0).graph.constants.values()
+    (large,) = [array for array in constants if array.size > 1]
     assert np.shares_memory(large, weights._data)
 
 
 def test_convolutions_stay_kernels_of_the_backend():
-    """They are not decomposed into what a compiler could fuse."""
+    """Convolutions are not decomposed into kernels that a compiler could fuse."""
     x = floats(1, 8, 8, 2)
     w = floats(3, 3, 2, 4)
     f = pg.jit(pg.grad(lambda w: pg.sum(pg.relu(pg.conv2d(x, w)))))
@@ -47,7 +47,7 @@ def test_convolutions_stay_kernels_of_the_backend():
     ]
 
 
-ALONE = """
+REFUSE_TO_START_PROGRAMS = """
 import sys
 STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"}
 def refuse(event, args):
@@ -64,9 +64,9 @@ print([region.by for region in f.explain(pg.ones(10000)).regions])
 
 @pytest.mark.parametrize("name", ["cpu", "wasm"])
 def test_no_program_is_started(name):
-    """A compiler, say. Drivers of OpenCL may start one, for eager kernels, too."""
+    """jit starts no compiler. (OpenCL drivers may, but they do so for any kernel.)"""
     if name not in pg.backends():
         pytest.skip(f"{name} is not installed")
-    shapes, by = output(ALONE, name, PATH="").splitlines()
+    shapes, by = output(REFUSE_TO_START_PROGRAMS, name, PATH="").splitlines()
     assert shapes == "(10000,) (10000,)"
     assert f"plugrad-{name}" in by or "plugrad-llvm" in by

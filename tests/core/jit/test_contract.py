@@ -1,4 +1,4 @@
-"""What docs/jit.md promises beyond changes that are seen: rests, checks, classes."""
+"""Further promises of docs/jit.md: recordings, checks, classes that declare state."""
 
 import subprocess
 import sys
@@ -15,12 +15,12 @@ STATE = {"scale": 2.0}
 
 
 @pytest.fixture(autouse=True)
-def restored():
+def restore_state():
     yield
     STATE["scale"] = 2.0
 
 
-# --- recorded twice --------------------------------------------------------------
+# --- recording and confirming ----------------------------------------------------
 
 
 def test_the_third_call_is_the_first_that_is_replayed():
@@ -34,10 +34,10 @@ def test_the_third_call_is_the_first_that_is_replayed():
     for _ in range(4):
         f(X)
         counts.append(runs() - before)
-    assert counts == [2, 4, 5, 6]  # counting counts, too
+    assert counts == [2, 4, 5, 6]  # each runs() here counts as well
 
 
-def test_explain_tells_whether_a_second_call_has_confirmed():
+def test_explain_tells_whether_a_second_call_has_confirmed_the_first():
     f = pg.jit(lambda x: x * 2.0)
     assert not f.explain(X).confirmed
     f(X)
@@ -52,7 +52,7 @@ def test_explain_runs_the_function_once_at_most():
     assert runs() == before + 2
 
 
-def test_a_warning_tells_once_what_differs():
+def test_one_warning_tells_what_differs():
     numbers = iter(range(100))
     f = pg.jit(lambda x: x * float(next(numbers)))
     with warnings.catch_warnings(record=True) as caught:
@@ -108,7 +108,7 @@ def test_lazy_initialisation_costs_a_recording():
 
 
 def frozen(x):
-    """Read what jit does not compare: the state of a module of Python."""
+    """Read state that jit does not compare: Python's recursion limit."""
     return x * float(sys.getrecursionlimit())
 
 
@@ -139,7 +139,7 @@ def test_debug_checks_replays(recursion_limit):
     sys.setrecursionlimit(recursion_limit + 1)
     with pg.debug(), pytest.raises(pg.StaleReplay):
         f(X)
-    assert look(f(X)) == look(X * float(recursion_limit))  # as it was frozen
+    assert look(f(X)) == look(X * float(recursion_limit))  # the frozen value
 
 
 def test_check_names_the_kernel_whose_replay_has_other_bits():
@@ -190,7 +190,7 @@ print(len(calls))
 """
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PLUGRAD_JIT": value, "PATH": "", **path()},
+        env={"PLUGRAD_JIT": value, "PATH": "", **import_path_variable()},
         capture_output=True,
         text=True,
         check=True,
@@ -198,12 +198,12 @@ print(len(calls))
     assert done.stdout.strip() == "4"
 
 
-def path():
-    """Return where the packages are, for a process without our environment."""
-    return {"PYTHONPATH": ":".join(filter(None, sys.path))}
+def import_path_variable():
+    """Return the import path for a process without our environment."""
+    return {"PYTHONPATH": ":".join(filter(None, sys.import_path_variable))}
 
 
-# --- classes that say what they are ----------------------------------------------
+# --- classes that declare their state --------------------------------------------
 
 
 class Declared:
@@ -217,7 +217,7 @@ class Declared:
         return x * self.rate + self.other
 
 
-def test_only_the_state_is_compared():
+def test_only_the_declared_state_is_compared():
     model = Declared(2.0, 1.0)
     f = pg.jit(model)
     for _ in range(3):
@@ -225,7 +225,7 @@ def test_only_the_state_is_compared():
     model.rate = 3.0
     for _ in range(3):
         assert look(f(X)) == look(X * 3.0 + 1.0)
-    model.other = 5.0  # which it has not declared
+    model.other = 5.0  # is not declared as state
     assert look(f(X)) == look(X * 3.0 + 1.0)
     checked = pg.jit(model, check=True)
     for _ in range(3):
@@ -235,7 +235,7 @@ def test_only_the_state_is_compared():
         checked(X)
 
 
-def test_tensors_of_a_state_are_seen():
+def test_changes_of_tensors_in_the_state_are_noticed():
     model = Declared(pg.ones(3), 1.0)
     f = pg.jit(model)
     for n in range(6):
@@ -245,7 +245,7 @@ def test_tensors_of_a_state_are_seen():
     assert look(f(X)) == look(model(X))
 
 
-def test_a_state_is_a_tuple():
+def test_the_declared_state_must_be_a_tuple():
     class Wrong:
         def __jit_state__(self):
             return [1]
@@ -257,7 +257,7 @@ def test_a_state_is_a_tuple():
         pg.jit(Wrong())(X)
 
 
-def test_what_leads_to_too_many_values_stays_eager():
+def test_a_function_that_leads_to_too_many_values_stays_eager():
     table = {f"word {n}": float(n) for n in range(20_000)}
     f = pg.jit(lambda x: x * table["word 3"])
     with pytest.warns(RuntimeWarning, match=r"10,000 values; pass .* __jit_state__ in"):

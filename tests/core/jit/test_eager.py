@@ -1,4 +1,4 @@
-"""What cannot be replayed runs eagerly, and says why; ``strict`` raises."""
+"""Calls that cannot be replayed run eagerly and say why; ``strict`` raises."""
 
 import itertools
 import re
@@ -41,10 +41,10 @@ def many_draws(x):
     return pg.random.multinomial(pg.zeros((1, 700)), 3000)[0, :3] + x
 
 
-# What is only seen once a call does something else than the one before.
-SEEN_LATER = ("changed global", "unseen tensor")
+# Cases that jit notices only when a call differs from the one before.
+NOTICED_LATER = ("changed global", "unseen tensor")
 # name: (function, its reason)
-REFUSED = {
+EAGER_FUNCTIONS = {
     "item": (lambda x: x * pg.sum(x).item(), "the values of a tensor, float32 of"),
     "numpy": (lambda x: pg.asarray(np.sort(x.numpy())), "leave for Python"),
     "array": (lambda x: pg.asarray(np.asarray(x)), "leave for Python"),
@@ -76,8 +76,8 @@ WEIGHT = pg.asarray(2.0)
 
 
 @pytest.fixture(autouse=True)
-def prepared(monkeypatch):
-    """Give the functions of the table what they need."""
+def kernel_and_counter(monkeypatch):
+    """Set up the kernel and the counter that functions in the table use."""
     COUNTS["calls"] = 0
     pg.register_kernel(MIXED, "cpu", lambda x: x + 1)
     yield
@@ -86,7 +86,7 @@ def prepared(monkeypatch):
 
 @pytest.fixture
 def fallback(toy, monkeypatch):
-    """Run on a backend that leaves a kernel to another one."""
+    """Run on a backend that leaves a kernel to another backend."""
     monkeypatch.setenv("PLUGRAD_FALLBACK", "allow")
     monkeypatch.setattr(plugin.contracts()["Softmax"], "decomposition", None)
     with pg.use_backend("toy"):
@@ -94,18 +94,18 @@ def fallback(toy, monkeypatch):
 
 
 @pytest.fixture
-def arranged(request):
-    """Arrange what one row needs."""
+def fixture_of_row(request):
+    """Set up the fixture that one row needs."""
     if request.node.callspec.params["name"] == "fallback":
         request.getfixturevalue("fallback")
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_it_stays_eager(name, arranged):
-    f, expected = REFUSED[name]
+@pytest.mark.parametrize("name", EAGER_FUNCTIONS)
+def test_it_stays_eager(name, fixture_of_row):
+    f, expected = EAGER_FUNCTIONS[name]
     jitted = pg.jit(f)
     with warnings.catch_warnings():
-        if name in SEEN_LATER:
+        if name in NOTICED_LATER:
             warnings.simplefilter("ignore", RuntimeWarning)
         results = [outcome(jitted, floats(3)) for _ in range(9)]
     if name in ("multinomial", "seed", "function", "pullback", "variable"):
@@ -115,7 +115,7 @@ def test_it_stays_eager(name, arranged):
     else:
         assert results == [outcome(f, floats(3))] * 9
     assert re.search(expected, why := reason(jitted, floats(3)))
-    if name not in SEEN_LATER:
+    if name not in NOTICED_LATER:
         assert f"{Path(__file__).parent}" in why
 
 
@@ -124,12 +124,12 @@ def outcome(f, x):
     return look((x, y)) if isinstance(y, pg.Tensor) else y is None
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_strict_raises(name, arranged):
-    f, expected = REFUSED[name]
+@pytest.mark.parametrize("name", EAGER_FUNCTIONS)
+def test_strict_raises(name, fixture_of_row):
+    f, expected = EAGER_FUNCTIONS[name]
     jitted = pg.jit(f, strict=True)
     with pytest.raises(ValueError, match=rf"jit: strict=True, and .*({expected})"):
-        [jitted(floats(3)) for _ in range(9 if name in SEEN_LATER else 1)]
+        [jitted(floats(3)) for _ in range(9 if name in NOTICED_LATER else 1)]
 
 
 def test_strict_shows_the_line():
@@ -162,8 +162,8 @@ def test_the_same_argument_twice_is_assigned():
         assert x.tolist()[0] == 5.0
 
 
-def test_values_that_no_argument_reaches_may_be_read():
-    """They are the same in each call, or guarded."""
+def test_values_that_depend_on_no_argument_may_be_read():
+    """Such values are the same in each call, or guarded."""
 
     @pg.jit
     def f(x):
@@ -190,7 +190,7 @@ def test_an_error_leaves_nothing_behind():
 
     with pytest.raises(RuntimeError, match="no"):
         f(X)
-    assert look(v.value) == look(X + X)  # as eager leaves it
+    assert look(v.value) == look(X + X)  # as after an eager call
     fail[0] = False
     for _ in range(2):
         assert look(f(X)) == look(X + 1)
@@ -201,29 +201,29 @@ def test_an_error_leaves_nothing_behind():
 # --- arguments -------------------------------------------------------------------
 
 
-class Thing:
+class UnknownClass:
     pass
 
 
-UNKNOWN = {
-    "object": (lambda: (Thing(),), "argument 0 is a Thing"),
-    "set": (lambda: ([X, {1, Thing()}],), r"argument 0\[1\] is a set"),
+UNKNOWN_ARGUMENTS = {
+    "object": (lambda: (UnknownClass(),), "argument 0 is a UnknownClass"),
+    "set": (lambda: ([X, {1, UnknownClass()}],), r"argument 0\[1\] is a set"),
     "iterator": (lambda: (X, iter([])), "argument 1 is a list_iterator"),
 }
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
+@pytest.mark.parametrize("name", UNKNOWN_ARGUMENTS)
 def test_unknown_arguments(name):
-    make, message = UNKNOWN[name]
+    make, message = UNKNOWN_ARGUMENTS[name]
     with pytest.raises(
         TypeError, match=f"jit: {message}.*whose changes jit cannot see"
     ):
         pg.jit(lambda *args: X)(*make())
 
 
-def test_unknown_named_argument():
-    with pytest.raises(TypeError, match="jit: argument 'how' is a Thing"):
-        pg.jit(lambda *, how: X)(how=Thing())
+def test_an_unknown_keyword_argument():
+    with pytest.raises(TypeError, match="jit: argument 'how' is a UnknownClass"):
+        pg.jit(lambda *, how: X)(how=UnknownClass())
 
 
 def test_static_arguments():
@@ -231,8 +231,8 @@ def test_static_arguments():
     def f(thing, x, how=None):
         return x * thing.scale
 
-    one = Thing()
-    two = Thing()
+    one = UnknownClass()
+    two = UnknownClass()
     one.scale, two.scale = 2.0, 3.0
     for thing in (one, two, one, two):
         assert look(f(thing, X, how=frozenset({thing}))) == look(X * thing.scale)
@@ -241,7 +241,7 @@ def test_static_arguments():
     assert look(f(one, X, how=frozenset({one}))) == look(X * 5.0)
 
 
-MISUSED = {
+MISUSES = {
     "not a function": (lambda: pg.jit(3), "jit: .*3"),
     "coroutine": (lambda: pg.jit(coroutine), "jit: f must return its result"),
     "generator": (lambda: pg.jit(generator), "jit: f must return its result"),
@@ -259,8 +259,8 @@ def generator(x):
     yield x
 
 
-@pytest.mark.parametrize("name", MISUSED)
-def test_misuse(name):
-    call, message = MISUSED[name]
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse_of_jit_is_an_error(name):
+    call, message = MISUSES[name]
     with pytest.raises(TypeError, match=message):
         call()

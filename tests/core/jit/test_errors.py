@@ -1,4 +1,4 @@
-"""Errors of kernels: a replay raises what eager does, also where a result is unused."""
+"""Kernel errors: a replay raises the same as eager mode, even for unused results."""
 
 import numpy as np
 import plugrad as pg
@@ -10,18 +10,18 @@ from plugrad_conformance.toy import only_primitives
 
 from .compiling import Compiler, compiling
 
-# LAPACK's iterations end for all matrices that are known to the tests.
-CONVERGE = {"Eig", "Eigh", "Eigvals", "Eigvalsh", "Svd", "Svdvals"}
-CHECKING = [
+# LAPACK's iterations converge for all matrices that the tests know.
+ALWAYS_CONVERGING = {"Eig", "Eigh", "Eigvals", "Eigvalsh", "Svd", "Svdvals"}
+CHECKED_INPUTS = [
     (name, checked)
     for name, kernel in sorted(contracts().items())
-    if name in right_calls() and name not in CONVERGE
+    if name in right_calls() and name not in ALWAYS_CONVERGING
     for checked in kernel.checks
 ]
 
 
 def error(f, *args):
-    """Return the class and the message of what a call raises."""
+    """Return the class and the message of the error of a call, or None."""
     try:
         pg.tree.map(lambda y: y.numpy(), f(*args))
     except Exception as error:
@@ -30,15 +30,15 @@ def error(f, *args):
 
 
 def bad_inputs(name, checked):
-    """Return the inputs of a call that the kernel refuses for an input's values."""
+    """Return inputs that the kernel refuses because of the values of one of them."""
     for key, wrong in with_other_values(name):
         if key == checked and outcome(name, wrong).error is not None:
             return wrong.inputs
     raise AssertionError(f"{name} accepts all values of {checked}")
 
 
-def unused(name):
-    """Return a function that runs a kernel, and returns something else."""
+def with_unused_result(name):
+    """Return a function that runs a kernel and does not use its result."""
     attrs = right_calls()[name].attrs
 
     def f(*xs):
@@ -48,9 +48,9 @@ def unused(name):
     return f
 
 
-def raises_alike(name, checked):
-    """Compare with eager after calls that are right; return the jitted function."""
-    f = unused(name)
+def check_equal_errors(name, checked):
+    """Check that a replay raises the same as eager mode; return the jitted function."""
+    f = with_unused_result(name)
     jitted = pg.jit(f)
     good = right_calls()[name].inputs
     bad = bad_inputs(name, checked)
@@ -65,24 +65,24 @@ def raises_alike(name, checked):
     return jitted
 
 
-@pytest.mark.parametrize(("name", "checked"), CHECKING)
+@pytest.mark.parametrize(("name", "checked"), CHECKED_INPUTS)
 def test_a_kernel_whose_result_is_not_used_raises(name, checked):
-    raises_alike(name, checked)
+    check_equal_errors(name, checked)
 
 
-@pytest.mark.parametrize(("name", "checked"), CHECKING)
+@pytest.mark.parametrize(("name", "checked"), CHECKED_INPUTS)
 def test_a_compiler_does_not_lose_the_error(name, checked):
     with compiling(Compiler()):
-        raises_alike(name, checked)
+        check_equal_errors(name, checked)
 
 
 @pytest.mark.parametrize("name", ["GatherNd", "ScatterNd", "TensorScatterUpdate"])
 def test_a_decomposition_raises(name):
-    """The message is that of a part."""
+    """The message is that of a kernel in the decomposition."""
     good = right_calls()[name].inputs
     bad = bad_inputs(name, "indices")
     with only_primitives(), pg.use_backend("primitives"):
-        jitted = pg.jit(unused(name))
+        jitted = pg.jit(with_unused_result(name))
         for _ in range(4):
             jitted(*map(pg.asarray, good))
         with pytest.raises(IndexError, match="out of range"):
@@ -104,12 +104,12 @@ def test_a_checked_matrix_may_be_returned():
     assert step.kernel.name == "Cholesky"
 
 
-def test_what_is_checked_is_computed():
-    """Steps of which a check alone reads the result stay, those of no check do not."""
+def test_inputs_of_checks_are_computed():
+    """An unused step is kept if a check reads its result, and otherwise removed."""
 
     def f(x, i):
         pg.gather(x, i * 2 + 1)
-        pg.gather(x * 2, [0, 1])  # indices that are known
+        pg.gather(x * 2, [0, 1])  # known indices need no check
         return x
 
     jitted = pg.jit(f)
@@ -157,9 +157,9 @@ def test_each_variadic_input_is_checked():
         pg.unregister_kernel(kernel.name, "cpu")
 
 
-def test_the_contract_names_inputs():
-    many = plugin.Kernel("errors.Many(a, b, c)", checks=("a", "c"))
-    assert many.checks == ("a", "c")
+def test_the_contract_names_the_checked_inputs():
+    kernel = plugin.Kernel("errors.Many(a, b, c)", checks=("a", "c"))
+    assert kernel.checks == ("a", "c")
     assert plugin.Kernel("errors.None(a)").checks == ()
     with pytest.raises(ValueError, match=r"must name inputs, got 'indexes'.*'indices'"):
         plugin.Kernel("errors.Wrong(x, indices)", checks="indexes")

@@ -1,4 +1,4 @@
-"""What a function reads from outside is seen to change, at once."""
+"""If state that a function reads has changed, jit notices it at the next call."""
 
 import functools
 import types
@@ -65,11 +65,11 @@ def set_global(name, value):
     return lambda: globals().__setitem__(name, value)
 
 
-def put(holder, key, value):
+def set_item(holder, key, value):
     return lambda: holder.__setitem__(key, value)
 
 
-def give(holder, name, value):
+def set_attr(holder, name, value):
     return lambda: setattr(holder, name, value)
 
 
@@ -81,9 +81,12 @@ def assign_data():
     MODEL.weights[1] = 5.0
 
 
-NEW = pg.asarray([4.0, 5.0, 6.0])
+NEW_WEIGHTS = pg.asarray([4.0, 5.0, 6.0])
 LAYERS = [[pg.asarray([1.0, 2.0, 3.0]), pg.asarray([3.0, 1.0, 2.0])]]
-NAMED = {"scale": pg.asarray([1.0, 2.0, 3.0]), "shift": pg.asarray([3.0, 1.0, 2.0])}
+NAMED_TENSORS = {
+    "scale": pg.asarray([1.0, 2.0, 3.0]),
+    "shift": pg.asarray([3.0, 1.0, 2.0]),
+}
 
 
 def through_layers(x):
@@ -92,24 +95,28 @@ def through_layers(x):
 
 
 def by_order(x):
-    first, second = NAMED.values()
+    first, second = NAMED_TENSORS.values()
     return x * first - second
 
 
 def by_name(x):
-    return x * NAMED["scale"] - NAMED["shift"] if "scale" in NAMED else x
+    return (
+        x * NAMED_TENSORS["scale"] - NAMED_TENSORS["shift"]
+        if "scale" in NAMED_TENSORS
+        else x
+    )
 
 
 def assign_in_list():
     LAYERS[0][1][0] = 8.0
 
 
-def rename():
-    NAMED["factor"] = NAMED.pop("scale")
+def rename_scale():
+    NAMED_TENSORS["factor"] = NAMED_TENSORS.pop("scale")
 
 
-def turn():
-    NAMED["scale"] = NAMED.pop("scale")
+def move_scale_to_end():
+    NAMED_TENSORS["scale"] = NAMED_TENSORS.pop("scale")
 
 
 # name: (function, change)
@@ -120,32 +127,35 @@ CHANGES = {
     "flag": (lambda x: x if FLAG else -x, set_global("FLAG", False)),
     "sign of zero": (lambda x: pg.atan2(x * 0.0, SCALE), set_global("SCALE", -0.0)),
     "kind of number": (lambda x: pg.asarray(SCALE), set_global("SCALE", 2)),
-    "tensor": (lambda x: x * WEIGHTS, set_global("WEIGHTS", NEW)),
+    "tensor": (lambda x: x * WEIGHTS, set_global("WEIGHTS", NEW_WEIGHTS)),
     "item of a tensor": (lambda x: x * WEIGHTS, assign_item),
-    "array": (lambda x: x + TABLE, put(TABLE, 0, 9.0)),
-    "tensor in a dict": (lambda x: x * PARAMETERS["w"], put(PARAMETERS, "w", NEW)),
+    "array": (lambda x: x + TABLE, set_item(TABLE, 0, 9.0)),
+    "tensor in a dict": (
+        lambda x: x * PARAMETERS["w"],
+        set_item(PARAMETERS, "w", NEW_WEIGHTS),
+    ),
     "number in a dict": (
         lambda x: x * PARAMETERS["more"][1][0],
-        put(PARAMETERS["more"], 1, (3.0,)),
+        set_item(PARAMETERS["more"], 1, (3.0,)),
     ),
-    "tensor in lists": (through_layers, put(LAYERS[0], 0, NEW)),
+    "tensor in lists": (through_layers, set_item(LAYERS[0], 0, NEW_WEIGHTS)),
     "order of tensors in lists": (through_layers, LAYERS[0].reverse),
     "item of a tensor in lists": (through_layers, assign_in_list),
     "number of tensors in lists": (
         lambda x: x + float(len(LAYERS[0])),
-        lambda: LAYERS[0].append(NEW),
+        lambda: LAYERS[0].append(NEW_WEIGHTS),
     ),
-    "order of names": (by_order, turn),
-    "name of a tensor": (by_name, rename),
-    "default": (default, put(default.__defaults__[0], 0, 5.0)),
-    "attribute of a module": (lambda x: x * MODULE.rate, give(MODULE, "rate", 3.0)),
-    "attribute": (MODEL, give(MODEL, "training", False)),
-    "tensor in an attribute": (MODEL, give(MODEL, "weights", NEW)),
+    "order of names": (by_order, move_scale_to_end),
+    "name of a tensor": (by_name, rename_scale),
+    "default": (default, set_item(default.__defaults__[0], 0, 5.0)),
+    "attribute of a module": (lambda x: x * MODULE.rate, set_attr(MODULE, "rate", 3.0)),
+    "attribute": (MODEL, set_attr(MODEL, "training", False)),
+    "tensor in an attribute": (MODEL, set_attr(MODEL, "weights", NEW_WEIGHTS)),
     "item of an attribute": (MODEL, assign_data),
-    "bound method": (MODEL.scaled, give(MODEL, "training", False)),
-    "class attribute": (MODEL, give(Model, "bias", 5.0)),
-    "method": (MODEL, give(Model, "scaled", lambda self, x: x)),
-    "slot": (lambda x: x * SLOTS.rate, give(SLOTS, "rate", 3.0)),
+    "bound method": (MODEL.scaled, set_attr(MODEL, "training", False)),
+    "class attribute": (MODEL, set_attr(Model, "bias", 5.0)),
+    "method": (MODEL, set_attr(Model, "scaled", lambda self, x: x)),
+    "slot": (lambda x: x * SLOTS.rate, set_attr(SLOTS, "rate", 3.0)),
     "under grad": (pg.grad(lambda x: pg.sum(x * SCALE)), set_global("SCALE", 3.0)),
     "under vmap": (pg.vmap(lambda x: x * SCALE), set_global("SCALE", 3.0)),
     "partial": (
@@ -157,25 +167,25 @@ CHANGES = {
 
 
 @pytest.fixture(autouse=True)
-def restored():
-    """Undo what a test changes."""
+def restore_state():
+    """Undo the changes of a test."""
     before = dict(globals()), dict(vars(MODEL)), dict(vars(Model))
     weights = WEIGHTS + 0
-    held = MODEL.weights + 0
+    model_weights = MODEL.weights + 0
     table = TABLE.copy()
     more = list(PARAMETERS["more"])
     layers = [x + 0 for x in LAYERS[0]]
-    named = {n: x + 0 for n, x in NAMED.items()}
+    named = {n: x + 0 for n, x in NAMED_TENSORS.items()}
     yield
     LAYERS[0][:] = layers
-    NAMED.clear()
-    NAMED.update(named)
+    NAMED_TENSORS.clear()
+    NAMED_TENSORS.update(named)
     globals().update(before[0])
     vars(MODEL).update(before[1])
     for name in ("bias", "scaled"):
         setattr(Model, name, before[2][name])
     WEIGHTS[...] = weights
-    MODEL.weights[...] = held
+    MODEL.weights[...] = model_weights
     TABLE[...] = table
     PARAMETERS["more"][:], PARAMETERS["w"] = more, pg.asarray([1.0, 2.0, 3.0])
     MODULE.rate = SLOTS.rate = 2.0
@@ -207,7 +217,7 @@ def test_values_that_alternate_are_recorded_once_each():
     assert f.explain(X).retraces == ["the global 'SCALE'"]
 
 
-def test_a_cell():
+def test_a_cell_that_changes():
     scale = 2.0
 
     @pg.jit
@@ -244,7 +254,7 @@ def registered_gradient():
     return lambda: pg.unregister_gradient(pg.tanh)
 
 
-def entered(make):
+def entering(make):
     def enter():
         scope = make()
         scope.__enter__()
@@ -253,23 +263,23 @@ def entered(make):
     return enter
 
 
-WAYS = {
+REGISTRY_CHANGES = {
     "kernel": registered_kernel,
     "gradient": registered_gradient,
-    "override": entered(lambda: pg.override_gradient(pg.tanh, x=lambda dy: dy * 7)),
-    "backend": entered(lambda: pg.use_backend("toy")),
+    "override": entering(lambda: pg.override_gradient(pg.tanh, x=lambda dy: dy * 7)),
+    "backend": entering(lambda: pg.use_backend("toy")),
 }
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_registries_are_seen(name, toy):
+@pytest.mark.parametrize("name", REGISTRY_CHANGES)
+def test_changes_of_registries_are_noticed(name, toy):
     f = pg.value_and_grad(lambda x: pg.sum(pg.tanh(x)))
     jitted = pg.jit(f)
     before = look(f(X))
     for _ in range(2):
         for _ in range(3):
             assert look(jitted(X)) == before
-        undo = WAYS[name]()
+        undo = REGISTRY_CHANGES[name]()
         try:
             for _ in range(3):
                 assert look(jitted(X)) == look(f(X)) != before
@@ -295,8 +305,8 @@ def test_one_override_is_recorded_once():
 STRENGTH = 7.0
 
 
-def test_a_kernel_that_did_not_exist(toy):
-    """Softmax is decomposed on toy, until it has one."""
+def test_a_kernel_that_is_registered_later(toy):
+    """Softmax is decomposed on toy until a kernel is registered."""
     with pg.use_backend("toy"):
         jitted = pg.jit(lambda x: pg.softmax(x))
         for _ in range(2):
@@ -308,7 +318,7 @@ def test_a_kernel_that_did_not_exist(toy):
         assert jitted(X).tolist() == pg.softmax(X).tolist()
 
 
-def test_the_default_backend(toy):
+def test_a_change_of_the_backend(toy):
     jitted = pg.jit(lambda: pg.ones(3))
     with pg.use_backend("toy"):
         assert [jitted().backend for _ in range(2)] == ["toy", "toy"]
@@ -320,7 +330,7 @@ def with_defaults(x, scale=(2.0, (3, "a")), *, eps=0.5, name="f"):
 
 
 def test_defaults_that_change():
-    """In place too: a dict of defaults is compared by what it holds."""
+    """Changes in place are noticed, as a dict of defaults is compared by its items."""
     jitted = pg.jit(with_defaults)
     for change in (
         lambda: None,

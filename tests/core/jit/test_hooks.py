@@ -1,7 +1,7 @@
 """Hooks of ``sys`` around ``jit``, inside it, in threads, and set by the function.
 
-A hook that was there before a call is there after it, and sees the user's functions;
-results are eager's.
+A hook that is set before a call is still set after it, and sees the user's functions;
+the results equal those of eager mode.
 """
 
 import cProfile
@@ -14,7 +14,7 @@ import plugrad as pg
 import pytest
 
 from .helpers import floats, look, reason
-from .hooking import CODES, HOOKS, Events, Model, compared
+from .hooking import CODES, HOOKS, Events, Model, check_against_eager
 
 pytestmark = pytest.mark.usefixtures("hooks")
 X = floats(3)
@@ -45,7 +45,7 @@ def test_a_hook_stays_in_every_call(name, wrap):
     jitted = wrap(model)
     install(events)
     try:
-        compared(jitted, model)
+        check_against_eager(jitted, model)
         assert installed() is events
     finally:
         install(None)
@@ -69,7 +69,7 @@ def test_a_hook_is_set_between_calls(name, before, wrap):
     assert after is events
     assert results == [look(model(X))] * 3
     assert events.is_balanced()
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 def test_a_profile_hook_and_a_trace_hook_together(wrap):
@@ -111,7 +111,7 @@ def test_a_hook_survives_an_error_in_the_function(name, wrap):
     install(None)
     assert after is events
     assert events.is_balanced()
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 def failing(frame, event, argument):
@@ -121,7 +121,7 @@ def failing(frame, event, argument):
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_an_error_of_a_hook_is_that_of_the_call(name, wrap):
+def test_an_error_in_a_hook_is_raised_by_the_call(name, wrap):
     install, _ = HOOKS[name]
     model = Model()
     jitted = wrap(model)
@@ -131,7 +131,7 @@ def test_an_error_of_a_hook_is_that_of_the_call(name, wrap):
             jitted(X)
     finally:
         install(None)
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 # --- hooks that the function sets ------------------------------------------------
@@ -155,11 +155,11 @@ def test_a_hook_that_the_function_sets_survives(name, wrap):
     assert look(result) == look(model(X))
     assert events.seen[0] == ("call", "__call__")
     assert events.is_balanced()
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_hook_that_the_function_removes_is_gone(name, wrap):
+def test_a_hook_that_the_function_removes_stays_removed(name, wrap):
     install, installed = HOOKS[name]
     events = Events()
     model = Model()
@@ -177,11 +177,11 @@ def test_a_hook_that_the_function_removes_is_gone(name, wrap):
     assert after is None
     assert look(result) == look(model(X))
     assert events.count("call") == events.count("return") == 2
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_hook_that_the_function_replaces_for_a_while(name, wrap):
+def test_a_hook_that_the_function_replaces_and_restores(name, wrap):
     install, installed = HOOKS[name]
     outer = Events()
     inner = Events()
@@ -203,11 +203,11 @@ def test_a_hook_that_the_function_replaces_for_a_while(name, wrap):
     assert look(result) == look(model(X))
     assert inner.count("call") == inner.count("return") == 2
     assert outer.seen == []
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 def test_the_function_sees_the_hook_of_its_caller(wrap):
-    """It may ask which one there is."""
+    """The function may ask for the current hook."""
     events = Events()
     model = Model()
     found = []
@@ -243,7 +243,7 @@ def test_two_threads_record_with_hooks_of_their_own(name, wrap):
         jitted = wrap(model)
         ready.wait(timeout=10)
         install(events)
-        compared(jitted, model)
+        check_against_eager(jitted, model)
         results[number] = events, installed()
         install(None)
 
@@ -279,7 +279,7 @@ def test_two_threads_record_one_function(wrap):
         finally:
             sys.setprofile(None)
 
-    with ThreadPoolExecutor(2) as pool:  # which raises the error of a thread
+    with ThreadPoolExecutor(2) as pool:  # result() raises the error of a thread
         found = [thread.result() for thread in [pool.submit(work) for _ in range(2)]]
     for results, has_hook, events in found:
         assert results == [look(model(X))] * 4
@@ -287,7 +287,7 @@ def test_two_threads_record_one_function(wrap):
         assert events.is_balanced(), events.seen
 
 
-def test_only_the_thread_of_a_hook_has_it(wrap):
+def test_a_hook_is_set_only_in_its_thread(wrap):
     model = Model()
     after = []
 
@@ -328,7 +328,7 @@ def test_a_call_inside_a_generator(name, wrap):
 
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_generator_that_calls_advance(name, wrap):
-    """It begins before the call, and goes on in it."""
+    """The generator starts before the calls and continues in them."""
     install, installed = HOOKS[name]
     model = Model()
     events = Events()
@@ -337,11 +337,11 @@ def test_a_generator_that_calls_advance(name, wrap):
         while True:
             yield model.rate
 
-    made = rates()
+    generator = rates()
     events.codes = {*CODES, rates.__code__}
-    jitted = wrap(lambda x: model(x) * next(made))
+    jitted = wrap(lambda x: model(x) * next(generator))
     install(events)
-    next(made)
+    next(generator)
     found = [look(jitted(X)) for _ in range(4)]
     after = installed()
     install(None)
@@ -389,14 +389,14 @@ def test_a_jitted_function_that_calls_itself(name, wrap):
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_jit_inside_of_jit(name, wrap):
+def test_a_hook_stays_in_nested_jit_calls(name, wrap):
     install, installed = HOOKS[name]
     model = Model()
     events = Events()
     inner = wrap(model)
     jitted = wrap(lambda x: inner(x))
     install(events)
-    compared(jitted, model)
+    check_against_eager(jitted, model)
     after = installed()
     install(None)
     assert after is events
@@ -418,11 +418,11 @@ def test_explain_keeps_a_hook(name):
 
 
 def test_calls_are_replayed_after_a_profiler():
-    """What was recorded under a hook is as good as without one."""
+    """A recording made under a hook is as good as one made without."""
     model = Model()
     jitted = pg.jit(model)
     with cProfile.Profile():
-        compared(jitted, model)
+        check_against_eager(jitted, model)
     assert reason(jitted, X) == ""
     events = Events()
     sys.setprofile(events)

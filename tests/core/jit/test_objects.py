@@ -1,4 +1,4 @@
-"""A function under ``jit`` as an object: a method, a copy, a pickle."""
+"""Jitted functions as objects: methods, copies and pickles."""
 
 import copy
 import pickle
@@ -40,7 +40,7 @@ class Model:
 
     @classmethod
     @pg.jit
-    def of_class(cls, x):
+    def class_method(cls, x):
         return x + 3.0
 
 
@@ -55,7 +55,7 @@ def test_methods():
 
 @pytest.mark.parametrize("owner", [Model, Model(2.0)])
 @pytest.mark.parametrize(
-    ("name", "step"), [("outer", 1), ("inner", 2), ("of_class", 3)]
+    ("name", "step"), [("outer", 1), ("inner", 2), ("class_method", 3)]
 )
 def test_methods_without_self(owner, name, step):
     for call in range(5):
@@ -87,13 +87,15 @@ def test_clear_reaches_methods():
     assert not Model.scaled.explain(model, X).confirmed
 
 
-@pytest.mark.parametrize("again", [lambda f: pickle.loads(pickle.dumps(f)), copy.copy])
-def test_what_its_module_has_is_one_object(again):
-    assert again(powered) is powered
-    assert again(Model.scaled) is Model.scaled
+@pytest.mark.parametrize(
+    "duplicate", [lambda f: pickle.loads(pickle.dumps(f)), copy.copy]
+)
+def test_copies_of_a_function_in_a_module_are_the_function_itself(duplicate):
+    assert duplicate(powered) is powered
+    assert duplicate(Model.scaled) is Model.scaled
 
 
-def test_copies_replay_for_themselves():
+def test_copies_have_recordings_of_their_own():
     model = Model(2.0)
     model.call = pg.jit(model.scaled.__func__.__wrapped__, static=(0,), donate="x")
     model.bound = pg.jit(Model.__dict__["scaled"].__wrapped__.__get__(model))
@@ -103,15 +105,15 @@ def test_copies_replay_for_themselves():
     for _ in range(4):
         assert look(other.bound(X)) == look(X * 7.0)
         assert look(model.bound(X)) == look(X * 2.0)
-        given = copy.copy(X)
-        assert look(other.call(other, given)) == look(X * 7.0)
+        donated = copy.copy(X)
+        assert look(other.call(other, donated)) == look(X * 7.0)
     with pytest.raises(ValueError, match="donated to jit as argument x"):
-        given + 1.0
+        donated + 1.0
 
 
-def test_a_pickle_has_the_options():
+def test_a_pickle_keeps_the_options():
     f = pg.jit(doubled, check=True)
-    made = pickle.loads(pickle.dumps(f))
-    assert made is not f
-    assert made._check
-    assert look(made(X)) == look(X * 2.0)
+    unpickled = pickle.loads(pickle.dumps(f))
+    assert unpickled is not f
+    assert unpickled._check
+    assert look(unpickled(X)) == look(X * 2.0)

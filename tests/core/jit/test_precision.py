@@ -14,21 +14,21 @@ NAME = "tf32"
 
 @pytest.fixture
 def seen():
-    """Return the precisions that matrix products on cpu see, in order."""
+    """Yield the list of the precisions that matrix products on cpu see, in order."""
     found = []
     multiply = pg.get_kernel("BatchMatMul", "cpu")
 
-    def noting(a, b, **attrs):
+    def multiply_and_note(a, b, **attrs):
         found.append(pg.get_precision())
         return multiply(a, b, **attrs)
 
-    pg.register_kernel("BatchMatMul", "cpu", noting)
+    pg.register_kernel("BatchMatMul", "cpu", multiply_and_note)
     yield found
     pg.unregister_kernel("BatchMatMul", "cpu")
 
 
-def called(jitted, seen, *names):
-    """Return what products see in calls in blocks of these precisions."""
+def precisions_seen(jitted, seen, *names):
+    """Call a function in blocks of these precisions; return what its products see."""
     seen.clear()
     for name in names:
         with pg.precision(name):
@@ -39,11 +39,11 @@ def called(jitted, seen, *names):
 def test_a_function_is_recorded_for_each_precision(seen):
     jitted = pg.jit(lambda x: pg.matmul(x, x))
     names = ["float32"] * 4 + ["tf32"] * 4 + ["float32", "tf32"] * 3
-    assert called(jitted, seen, *names) == names
+    assert precisions_seen(jitted, seen, *names) == names
     assert jitted.explain(X).retraces == ["the precision: float32, tf32"]
 
 
-def test_that_of_the_process_counts_too(seen):
+def test_the_precision_of_the_process_is_compared_too(seen):
     jitted = pg.jit(lambda x: pg.matmul(x, x))
     try:
         for name in ["float32"] * 3 + ["tf32"] * 3 + ["float32"]:
@@ -52,7 +52,7 @@ def test_that_of_the_process_counts_too(seen):
             assert seen[-1] == name
     finally:
         pg.set_precision("float32")
-    assert called(jitted, seen, "tf32", "float32") == ["tf32", "float32"]
+    assert precisions_seen(jitted, seen, "tf32", "float32") == ["tf32", "float32"]
     assert len(jitted.explain(X).retraces) == 1
 
 
@@ -65,11 +65,15 @@ def mixed(x):
 
 def test_blocks_inside_are_replayed(seen, wrap):
     jitted = wrap(mixed)
-    assert called(jitted, seen, *["float32"] * 4)[-3:] == ["float32", "tf32", "tf32"]
-    assert called(jitted, seen, *["tf32"] * 4)[-3:] == ["tf32"] * 3
-    assert called(jitted, seen, "float32")[-3:] == ["float32", "tf32", "tf32"]
+    assert precisions_seen(jitted, seen, *["float32"] * 4)[-3:] == [
+        "float32",
+        "tf32",
+        "tf32",
+    ]
+    assert precisions_seen(jitted, seen, *["tf32"] * 4)[-3:] == ["tf32"] * 3
+    assert precisions_seen(jitted, seen, "float32")[-3:] == ["float32", "tf32", "tf32"]
     text = repr(jitted.explain(X))
-    assert text.count("precision tf32") == 3  # that of the sum, too
+    assert text.count("precision tf32") == 3  # two products and the sum
     rows = jitted.explain(X).to_dict()["graph"]
     assert [row["precision"] for row in rows] == [None, *["tf32"] * 3]
 
@@ -81,26 +85,30 @@ def test_equal_products_of_different_precisions_are_not_merged():
     assert names.count("BatchMatMul") == 3
 
 
-def test_a_name_that_changes_is_seen(seen, monkeypatch):
+def test_a_change_of_the_precision_in_a_block_is_noticed(seen, monkeypatch):
     jitted = pg.jit(mixed)
-    assert called(jitted, seen, *["float32"] * 3)[-3:] == ["float32", "tf32", "tf32"]
+    assert precisions_seen(jitted, seen, *["float32"] * 3)[-3:] == [
+        "float32",
+        "tf32",
+        "tf32",
+    ]
     monkeypatch.setitem(globals(), "NAME", "float32")
-    assert called(jitted, seen, *["float32"] * 3)[-3:] == ["float32"] * 3
+    assert precisions_seen(jitted, seen, *["float32"] * 3)[-3:] == ["float32"] * 3
 
 
 NOTED = Kernel("precision.Noted(x: floating)", out=same)
-FOUND = []
+PRECISIONS_FOUND = []
 
 
 @decomposition(NOTED)
 def _(x):
-    FOUND.append(pg.get_precision())
+    PRECISIONS_FOUND.append(pg.get_precision())
     return x + 1
 
 
 def test_a_step_that_declines_later_runs_at_its_precision():
     declines = []
-    FOUND.clear()
+    PRECISIONS_FOUND.clear()
     pg.register_kernel(
         NOTED, "cpu", lambda x: NotImplemented if declines else np.add(x, 1)
     )
@@ -108,10 +116,10 @@ def test_a_step_that_declines_later_runs_at_its_precision():
         jitted = pg.jit(lambda x: pg.precision("tf32")(run)(NOTED, x))
         for _ in range(3):
             wanted = jitted(X).tolist()
-        assert FOUND == []
+        assert PRECISIONS_FOUND == []
         declines.append(True)
         assert jitted(X).tolist() == wanted
-        assert FOUND == ["tf32"]
+        assert PRECISIONS_FOUND == ["tf32"]
     finally:
         pg.unregister_kernel(NOTED.name, "cpu")
 
@@ -120,27 +128,27 @@ def test_regions_have_one_precision(wrap):
     compiler = Compiler()
     seen = []
 
-    def noted(graph):
+    def compile_and_note(graph):
         seen.append(pg.get_precision())
         function = compiler(graph)
 
-        def inside(*natives):
+        def run_and_note(*natives):
             seen.append(pg.get_precision())
             return function(*natives)
 
-        return inside
+        return run_and_note
 
     def f(x):
         y = pg.exp(pg.tanh(x))
         with pg.precision("tf32"):
             return pg.abs(pg.sin(y))
 
-    with compiling(noted):
+    with compiling(compile_and_note):
         jitted = wrap(f)
         wanted = f(X).tolist()
         for _ in range(4):
             assert jitted(X).tolist() == wanted
-        assert compiler.asked == [["Tanh", "Exp"], ["Sin", "Abs"]]
+        assert compiler.requested == [["Tanh", "Exp"], ["Sin", "Abs"]]
         assert seen[:4] == ["float32", "tf32"] * 2
         assert {*seen} == {"float32", "tf32"}
         assert [seen.count(name) for name in ("float32", "tf32")] == [len(seen) / 2] * 2
@@ -154,7 +162,7 @@ def test_regions_have_one_precision(wrap):
     ],
     ids=["precision", "backend"],
 )
-def test_a_function_that_changes_the_process_runs_each_time(change, undo):
+def test_a_function_that_changes_settings_of_the_process_runs_each_time(change, undo):
     def f(x):
         change()
         return pg.matmul(x, x)

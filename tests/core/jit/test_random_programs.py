@@ -1,7 +1,7 @@
-"""Random programs, eager and jitted side by side, give the same bits.
+"""Random programs give the same bits in eager mode and under ``jit``.
 
 A program is data: a list of instructions on a list of tensors. It also reads and
-assigns variables, draws, overrides gradients, and may raise in the middle.
+assigns variables, draws random numbers, overrides gradients, and may raise an error.
 """
 
 import numpy as np
@@ -14,21 +14,21 @@ from .helpers import look
 PARTS = 4
 CALLS = 4
 SHAPES = [(3,), (2, 3), (), (3, 3)]
-UNARY = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.sign]
-UNARY += [pg.relu, pg.cos, lambda x: x > 0, lambda x: x.T if x.ndim > 1 else x]
-UNARY += [lambda x: pg.softmax(x) if x.ndim else x, pg.identity, pg.isfinite]
-BINARY = [pg.add, pg.multiply, pg.subtract, pg.maximum, pg.atan2, pg.pow]
-BINARY += [lambda x, y: pg.where(x > y, x, y), pg.less]
-SHAPING = [
+UNARY_OPS = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.sign]
+UNARY_OPS += [pg.relu, pg.cos, lambda x: x > 0, lambda x: x.T if x.ndim > 1 else x]
+UNARY_OPS += [lambda x: pg.softmax(x) if x.ndim else x, pg.identity, pg.isfinite]
+BINARY_OPS = [pg.add, pg.multiply, pg.subtract, pg.maximum, pg.atan2, pg.pow]
+BINARY_OPS += [lambda x, y: pg.where(x > y, x, y), pg.less]
+SHAPE_OPS = [
     pg.sum,
     lambda x: pg.reshape(x, (-1,)),
     lambda x: pg.tile(pg.reshape(x, (-1,)), (2,)),
 ]
-SHAPING += [
+SHAPE_OPS += [
     lambda x: x[..., :2] if x.ndim else x,
     lambda x: pg.max(x, axis=-1) if x.ndim else x,
 ]
-SHAPING += [lambda x: pg.sort(x) if x.ndim else x]
+SHAPE_OPS += [lambda x: pg.sort(x) if x.ndim else x]
 
 
 def instructions(rng):
@@ -40,13 +40,13 @@ def instructions(rng):
     return tuple((str(kind), *map(int, rng.integers(0, 1000, 3))) for kind in chosen)
 
 
-def number(x):
-    """Return a tensor as one of floats."""
+def as_floating(x):
+    """Return a tensor, converted to float32 if its dtype is not floating."""
     return x if x.dtype.kind == "f" else pg.astype(x, "float32")
 
 
 def gradient(f, x):
-    return pg.grad(lambda x: pg.sum(f(x) * x))(number(x))
+    return pg.grad(lambda x: pg.sum(f(x) * x))(as_floating(x))
 
 
 def step(kind, a, b, c, values, variables):
@@ -54,29 +54,31 @@ def step(kind, a, b, c, values, variables):
     x = values[a % len(values)]
     y = values[b % len(values)]
     v = variables[a % len(variables)]
-    smooth = UNARY[c % 7]
+    smooth = UNARY_OPS[c % 7]
     if kind == "unary":
-        return UNARY[c % len(UNARY)](x if c % 2 else number(x))
+        return UNARY_OPS[c % len(UNARY_OPS)](x if c % 2 else as_floating(x))
     if kind == "binary":
         fits = x.shape == y.shape or not x.ndim or not y.ndim
-        return BINARY[c % len(BINARY)](number(x), number(y) if fits else 0.5)
+        return BINARY_OPS[c % len(BINARY_OPS)](
+            as_floating(x), as_floating(y) if fits else 0.5
+        )
     if kind == "shape":
-        return SHAPING[c % len(SHAPING)](number(x))
+        return SHAPE_OPS[c % len(SHAPE_OPS)](as_floating(x))
     if kind == "number":
-        return number(x) * (c / 500) - b % 3
+        return as_floating(x) * (c / 500) - b % 3
     if kind == "grad":
         return gradient(smooth, x)
     if kind == "vmap":
-        return pg.vmap(smooth)(number(x)) if x.ndim and x.shape[0] else x
+        return pg.vmap(smooth)(as_floating(x)) if x.ndim and x.shape[0] else x
     if kind == "read":
         return v * 2
     if kind == "assign":
-        v.assign(number(pg.sum(number(x))) * 0.5 + v * 0.25)
+        v.assign(as_floating(pg.sum(as_floating(x))) * 0.5 + v * 0.25)
         return v.value
     if kind == "draw":
-        return pg.random.normal(x.shape) + number(x)
+        return pg.random.normal(x.shape) + as_floating(x)
     if kind == "item":
-        copy = number(x) + 0
+        copy = as_floating(x) + 0
         if copy.ndim and copy.shape[0]:
             copy[0] = b / 100
         return copy
@@ -93,7 +95,7 @@ def tripled(dy):
 
 
 def interpreted(program, variables):
-    """Return a function that runs a program."""
+    """Return a function of tensors that runs a program."""
 
     def f(*args):
         values = list(args)
@@ -105,7 +107,7 @@ def interpreted(program, variables):
 
 
 def history(program, seed, wrap):
-    """Return what some calls gave, with what they left in the variables."""
+    """Return results and variables after each call, and the function that is called."""
     rng = np.random.default_rng(seed)
     variables = [pg.Variable(0.5), pg.Variable(-1.5)]
     call = wrap(interpreted(program, variables))
@@ -114,7 +116,7 @@ def history(program, seed, wrap):
     for _ in range(CALLS):
         args = [pg.asarray(rng.normal(size=s).astype("float32")) for s in SHAPES]
         if rng.integers(4) == 0:
-            args[1] = args[3]  # other shapes, and one array twice
+            args[1] = args[3]  # another shape, and the same array twice
         try:
             found.append(look(call(*args)))
         except RuntimeError as error:
@@ -123,13 +125,13 @@ def history(program, seed, wrap):
     return found, call
 
 
-OURS = ("cpu", "wasm", "opencl")
-BACKENDS = {f"of {name}": name for name in OURS if name in pg.backends()}
+OUR_BACKENDS = ("cpu", "wasm", "opencl")
+BACKENDS = {f"of {name}": name for name in OUR_BACKENDS if name in pg.backends()}
 
 
 @pytest.fixture(params=["none", *BACKENDS, "all", "random"])
 def compiler(request):
-    """Run on a backend without a compiler, and with some; yield which."""
+    """Run on a backend without a compiler and on some with one; yield which."""
     rng = np.random.default_rng(0)
     compilers = {
         "none": lambda graph: None,
@@ -147,7 +149,7 @@ def compiler(request):
 
 @pytest.fixture
 def programs(request):
-    """Return how many programs one part of the tests runs."""
+    """Return the number of programs in one part of the tests."""
     chosen = request.config.getoption("--programs")
     return (chosen or (1600 if request.config.getoption("--all") else 32)) // PARTS
 

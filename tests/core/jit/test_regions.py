@@ -1,4 +1,4 @@
-"""Regions of a graph: what is joined, who is asked, and what runs in the end."""
+"""Regions of a graph: which kernels are joined, who compiles them, and what runs."""
 
 import json
 import sys
@@ -34,36 +34,36 @@ def chain(count):
     return f
 
 
-def both_ways(x, y):
-    """Return values of two groups that each would wait for the other.
+def two_dependent_groups(x, y):
+    """Return values of two groups of kernels that would wait for each other.
 
-    If both products and both sums were joined by what they read, one group of the two
-    would have to run before the other, and after it.
+    If kernels were joined only because they read the same values, each of the two
+    groups would have to run before the other one.
     """
     a = pg.exp(x)
     b = pg.exp(y)
     return pg.tanh(b) * 2.0, a * pg.matmul(a, pg.tanh(b)), pg.matmul(b, pg.tanh(a)) + b
 
 
-def between(x):
+def with_product_between(x):
     a = x * x
-    b = pg.matmul(a, a)  # it reads a, and the next line reads it
+    b = pg.matmul(a, a)  # reads a, and the next line reads both
     return a + b
 
 
-def reduced(x):
+def with_sum_that_is_read(x):
     y = pg.exp(x)
     return y - pg.sum(y)
 
 
-def drawn(x):
+def with_random_draws(x):
     y = x * 2.0
     return pg.random.normal(x.shape) + y, pg.random.normal(x.shape) * y
 
 
 RNG = np.random.default_rng(5)
 VALUES = floats(4, 4).numpy()
-# name: (function, the kernels of regions of two steps or more)
+# name: (function, the kernels of each region with at least two steps)
 JOINED = {
     "one": (lambda x: pg.tanh(x * x) + x, [["Multiply", "Tanh", "Add"]]),
     "gradient": (
@@ -72,20 +72,20 @@ JOINED = {
     ),
     "two outputs": (lambda x: (x * x, -(x * x)), [["Multiply", "Neg"]]),
     "a sum ends it": (lambda x: pg.sum(pg.exp(-x)), [["Neg", "Exp", "Sum"]]),
-    "a sum is not read inside": (reduced, [["Exp", "Sum"]]),
-    "something between": (between, []),
+    "a sum is not read inside": (with_sum_that_is_read, [["Exp", "Sum"]]),
+    "something between": (with_product_between, []),
     "other shapes": (lambda x: pg.exp(-x)[:2] * 2.0, [["Neg", "Exp"]]),
     "a row": (
         lambda x: pg.exp(-x) + pg.exp(x[0] * 2.0),
         [["Multiply", "Exp"], ["Neg", "Exp", "Add"]],
     ),
     "limit": (chain(100), [["Neg"] * 64, ["Neg"] * 36 + ["Add"]]),
-    "draws": (drawn, [["Multiply", "Add", "Multiply"]]),
+    "draws": (with_random_draws, [["Multiply", "Add", "Multiply"]]),
 }
 
 
 @pytest.mark.parametrize("name", JOINED)
-def test_what_is_joined(name):
+def test_which_kernels_are_joined(name):
     f, expected = JOINED[name]
     with compiling(Compiler(lambda graph: len(graph.steps) < 2), NAMES) as compiler:
         jitted = pg.jit(f)
@@ -102,23 +102,23 @@ def test_what_is_joined(name):
 
 def test_groups_that_would_wait_for_each_other():
     with compiling(Compiler()) as compiler:
-        jitted = pg.jit(both_ways)
+        jitted = pg.jit(two_dependent_groups)
         x0 = pg.asarray(VALUES)
         for x in (x0, x0, x0 * 2.0):
-            assert look(jitted(x, x0.T)) == look(both_ways(x, x0.T))
+            assert look(jitted(x, x0.T)) == look(two_dependent_groups(x, x0.T))
         assert compiler.ran
 
 
 @pytest.mark.parametrize("decline", [True, False])
-def test_what_a_compiler_refuses_is_replayed(decline):
+def test_regions_that_a_compiler_refuses_are_replayed(decline):
     f = pg.grad(lambda x: pg.sum(pg.tanh(x) * x))
-    how = {"decline": lambda: True} if decline else {"refuse": lambda graph: True}
-    with compiling(Compiler(**how), NAMES) as compiler:
+    options = {"decline": lambda: True} if decline else {"refuse": lambda graph: True}
+    with compiling(Compiler(**options), NAMES) as compiler:
         jitted = pg.jit(f)
         x0 = pg.asarray(VALUES)
         for x in (x0, x0, x0 * 0.5, x0 * 0.25):
             assert look(jitted(x)) == look(f(x))
-        assert compiler.asked
+        assert compiler.requested
         assert bool(regions(jitted, x0)) == bool(compiler.ran) == decline
 
 
@@ -130,7 +130,7 @@ FUSABLE = {
 
 @pytest.mark.parametrize("name", FUSABLE)
 def test_kernels_of_a_region_that_declines_are_looked_up_once(name, monkeypatch):
-    """Steps have a constant among their inputs, and results that nothing reads."""
+    """The steps have constant inputs, and results that nothing reads."""
     f = lambda x: (*pg.top_k(pg.exp(-x) * pg.ones(4), 2), pg.top_k(x, 1)[0])
     found, function = [], program.function_of
     look_up = lambda step: found.append(step) or function(step)
@@ -160,18 +160,18 @@ def test_a_region_that_declines_frees_what_no_kernel_reads():
             tracemalloc.stop()
 
 
-def test_a_call_that_does_not_come_again_is_not_compiled():
+def test_a_call_that_is_not_repeated_is_not_compiled():
     with compiling(Compiler(), ["Tanh"]) as compiler:
         jitted = pg.jit(lambda x: pg.tanh(x))
         for count in (1, 2, 3, 2):
             jitted(pg.ones(count))
-        assert compiler.asked == []
+        assert compiler.requested == []
         for _ in range(2):
             assert look(jitted(pg.ones(2))) == look(pg.tanh(pg.ones(2)))
-        assert (compiler.asked, compiler.ran) == ([["Tanh"]], 2)
+        assert (compiler.requested, compiler.ran) == ([["Tanh"]], 2)
 
 
-def test_an_error_of_a_compiler_is_told_and_survived():
+def test_an_error_in_a_compiler_is_only_a_warning():
     def broken(graph):
         raise KeyError("Tanh")
 
@@ -190,7 +190,7 @@ def test_an_error_of_a_compiler_is_told_and_survived():
         pg.jit(lambda x: pg.tanh(x)).explain(VALUES)
 
 
-def test_an_error_of_fusable_is_told_and_survived():
+def test_an_error_in_fusable_is_only_a_warning():
     with compiling(Compiler(), lambda step, graph: step.attrs["axis"]):
         jitted = pg.jit(lambda x: pg.tanh(x))
         x0 = pg.asarray(VALUES)
@@ -201,8 +201,8 @@ def test_an_error_of_fusable_is_told_and_survived():
         assert look(jitted(x0)) == look(pg.tanh(x0))
 
 
-def test_kernels_of_others_are_not_compiled():
-    """The compiler knows the kernels of its backend, not those put over them."""
+def test_kernels_of_users_are_not_compiled():
+    """The compiler knows the kernels of its backend, not those that replace them."""
     with compiling(Compiler(), NAMES):
         jitted = pg.jit(lambda x: pg.exp(x * x) + x)
         x0 = pg.asarray(VALUES)
@@ -220,12 +220,12 @@ def test_empty_arrays_are_not_compiled():
         x = pg.zeros((0, 3))
         jitted = pg.jit(lambda x: pg.sum(pg.exp(x) * x))
         assert [jitted(x).item() for _ in range(2)] == [0.0, 0.0]
-        assert compiler.asked == []
+        assert compiler.requested == []
 
 
 @pytest.fixture
 def pack():
-    """Yield what registers a kernel pack with a compiler for a backend."""
+    """Yield a function that registers a kernel pack with a compiler for a backend."""
     owner = Plugin("compiler-of-somebody", "1.0", phase=Phase.REGISTERED)
     packs = [*registry._kernel_packs]
 
@@ -248,18 +248,18 @@ def test_a_compiler_from_outside_is_asked_first(pack):
         x0 = pg.asarray(VALUES)
         for x in (x0, x0, x0 * 0.5):
             assert look(jitted(x)) == look(f(x))
-        assert outer.asked == [["Neg", "Exp"], ["Tanh"]]
-        assert inner.asked == [["Multiply"]]
+        assert outer.requested == [["Neg", "Exp"], ["Tanh"]]
+        assert inner.requested == [["Multiply"]]
         by = [region.by for region in jitted.explain(x0).regions]
         assert by == ["compiler-of-somebody 1.0", "user"]
 
 
-def test_explain_tells_regions():
+def test_explain_shows_regions():
     with compiling(Compiler(), NAMES):
         found = pg.jit(lambda x: pg.exp(-x) * x).explain(pg.asarray(VALUES))
         assert "Exp(%1) on compiling, region 1" in repr(found)
-        told = "region 1: 3 kernels, compiled by user; "
-        assert f"{told}128 bytes are not written to memory" in repr(found)
+        region = "region 1: 3 kernels, compiled by user; "
+        assert f"{region}128 bytes are not written to memory" in repr(found)
         one = pg.jit(pg.exp).explain(pg.asarray(VALUES))
         assert repr(one).splitlines()[-1] == "region 1: 1 kernel, compiled by user"
         plain = json.loads(json.dumps(found.to_dict()))
@@ -282,7 +282,7 @@ def test_wrong_descriptors(wrong, message):
 
 
 def many_values(x, w):
-    """Return a matrix product, and a function of it that reads what its parts read."""
+    """Return values computed before and after a matrix product from the same arrays."""
     a = x * 2.0
     b = pg.exp(a)
     c = pg.tanh(b)
@@ -291,9 +291,9 @@ def many_values(x, w):
     return a + b * c * product, pg.sum(product)
 
 
-@pytest.mark.parametrize(("n", "again"), [(300, True), (30, False)])
-def test_what_is_computed_again(n, again):
-    """A region reads its input twice rather than three arrays that another has made."""
+@pytest.mark.parametrize(("n", "recomputed"), [(300, True), (30, False)])
+def test_values_are_recomputed_instead_of_written(n, recomputed):
+    """The second region computes three large arrays again instead of reading them."""
     x, w = RNG.normal(size=(2, n, n)).astype("float32")
     with compiling(Compiler(), NAMES) as compiler:
         x = pg.asarray(x)
@@ -304,8 +304,8 @@ def test_what_is_computed_again(n, again):
         found = jitted.explain(x, w)
         first, second = found.regions[:2]
         names = [step.kernel.name for step in second.steps]
-        assert len(first.outputs) == (1 if again else 3)
-        assert ("Tanh" in names) == again
+        assert len(first.outputs) == (1 if recomputed else 3)
+        assert ("Tanh" in names) == recomputed
         assert len(found.graph.steps) == len(
             {step.outputs for step in found.graph.steps}
         )
@@ -313,12 +313,12 @@ def test_what_is_computed_again(n, again):
 
 
 @pytest.mark.parametrize("refused", ["all", "the first", "the others"])
-def test_what_is_refused_runs_once(refused, pack):
-    """Also what two groups compute, which then is left to the next compiler."""
+def test_kernels_of_refused_regions_run_once(refused, pack):
+    """Kernels that two regions compute run once if the next compiler gets them."""
     refuse = {
         "all": lambda graph: True,
-        "the first": lambda graph: len(outer.asked) == 1,
-        "the others": lambda graph: len(outer.asked) > 1,
+        "the first": lambda graph: len(outer.requested) == 1,
+        "the others": lambda graph: len(outer.requested) > 1,
     }[refused]
     outer = Compiler(refuse=refuse)
     inner = Compiler(refuse=lambda graph: True)
@@ -330,14 +330,14 @@ def test_what_is_refused_runs_once(refused, pack):
         jitted = pg.jit(many_values)
         for y in (x, x, x * 0.5):
             assert look(jitted(y, w)) == look(many_values(y, w))
-        with pg.profile() as told:
+        with pg.profile() as profile:
             jitted(x, w)
-        alone = [record.kernel for record in told.records]
-        assert alone.count("Tanh") == 1
+        names = [record.kernel for record in profile.records]
+        assert names.count("Tanh") == 1
 
 
-def test_what_is_not_read_after_all_runs_once():
-    """Where all of a region is computed again, it is left out."""
+def test_a_region_that_another_recomputes_is_left_out():
+    """A region runs once if another region computes all of its results again."""
     x = RNG.normal(size=(300, 300)).astype("float32")
 
     def f(x):
@@ -354,23 +354,23 @@ def test_what_is_not_read_after_all_runs_once():
 
 
 def lines_run(count):
-    """Return how many lines of regions.py run as a graph of many chains is compiled."""
+    """Return the number of lines of regions.py that run when chains are compiled."""
     jitted = pg.jit(lambda xs: [pg.tanh(x * 2.0) + pg.exp(x) for x in xs])
     lines = 0
 
-    def line(frame, event, _):
+    def count_line(frame, event, _):
         nonlocal lines
         lines += event == "line"
-        return line
+        return count_line
 
-    def entered(frame, event, _):
-        return line if frame.f_code.co_filename == tracing.__file__ else None
+    def trace_call(frame, event, _):
+        return count_line if frame.f_code.co_filename == tracing.__file__ else None
 
     xs = [floats(8) for _ in range(count)]
     for _ in range(2):
         jitted(xs)
     before = sys.gettrace()
-    sys.settrace(entered)
+    sys.settrace(trace_call)
     try:
         jitted(xs)
     finally:
@@ -379,7 +379,7 @@ def lines_run(count):
     return lines
 
 
-def test_the_work_is_proportional_to_the_number_of_tensors():
-    """With n² of it, an optimizer of 800 tensors was compiled for 40 s."""
+def test_the_work_of_compiling_is_linear_in_the_number_of_tensors():
+    """When it was quadratic, an optimizer step of 800 tensors took 40 s to compile."""
     with compiling(Compiler(), NAMES):
         assert 0 < lines_run(160) < 2.5 * lines_run(80)

@@ -1,4 +1,4 @@
-"""What is replayed gives the bits of eager, for other numbers too."""
+"""Replays give the same bits as eager mode, for the recorded numbers and others."""
 
 import dataclasses
 import xml.etree.ElementTree as ElementTree
@@ -42,7 +42,7 @@ def on_the_host(x):
         return x + 1
 
 
-def dropped(x):
+def with_unused_results(x):
     pg.exp(x)
     return x
 
@@ -98,7 +98,7 @@ CALLS = {
     "a constant": (lambda x: pg.zeros(3), (X,), (Y,)),
     "a large constant": (lambda x: pg.sum(pg.ones((200, 200)) * 2) + x, (X,), (Y,)),
     "an item is assigned": (assigned, (X,), (Y,)),
-    "a variable of its own": (local_variable, (X,), (Y,)),
+    "a local variable": (local_variable, (X,), (Y,)),
     "truth values": (
         lambda x, y: (pg.sum(x) > 0, pg.logical_and(pg.sum(y) > 0, pg.sum(x) > -9)),
         (X, Y),
@@ -114,7 +114,7 @@ CALLS = {
         (X,),
         (Y,),
     ),
-    "nothing is used": (dropped, (X,), (Y,)),
+    "nothing is used": (with_unused_results, (X,), (Y,)),
     "no tensors": (lambda n: pg.arange(n), (3,), (3,)),
     "several outputs": (lambda x: pg.top_k(x, 2)[1], (X,), (Y,)),
     "optional inputs": (lambda x: pg.layer_norm(x), (X,), (Y,)),
@@ -129,7 +129,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_bits(name, toy):
+def test_replays_have_the_bits_of_eager_mode(name, toy):
     f, first, other = CALLS[name]
     jitted = pg.jit(f)
     for args in (first, first, other, first):
@@ -164,8 +164,8 @@ def test_a_tensor_returned_twice_is_one():
         assert first is second
 
 
-def test_order_of_a_dict_is_kept():
-    """It decides about the order of a sum, so another order is recorded anew."""
+def test_another_order_of_a_dict_is_recorded_again():
+    """The order of a dict decides about the order of a sum, and thus about its bits."""
     big = pg.asarray(1e8)
     small = pg.asarray(1.0)
     jitted = pg.jit(lambda p: sum(p.values()) - 1e8)
@@ -192,7 +192,7 @@ def test_methods():
     assert models[0](X).tolist() == (X * 5.0).tolist()
 
 
-def test_errors_are_those_of_eager():
+def test_errors_equal_those_of_eager_mode():
     jitted = pg.jit(lambda x, i: pg.gather(x, i))
     good = pg.asarray([0, 1])
     bad = pg.asarray([0, 9])
@@ -207,7 +207,7 @@ def test_errors_are_those_of_eager():
 
 
 def test_a_kernel_that_declines_later():
-    """It looks at the values, which no kernel of ours does."""
+    """The kernel declines because of values, as no kernel of ours does."""
     neg = pg.get_kernel("Neg", "cpu")
     sent = []
     decline = lambda x: NotImplemented if np.all(x < 0) else neg(x)
@@ -220,14 +220,14 @@ def test_a_kernel_that_declines_later():
             assert look(jitted(x)) == look(x * -2)
         x = -pg.abs(X)
         assert look(jitted(x)) == look(x * -2)  # by the decomposition
-        assert len(sent) == 4  # what came before has not run again
+        assert len(sent) == 4  # the kernel with the effect has not run again
     finally:
         pg.unregister_kernel("Neg", "cpu")
         pg.unregister_kernel("jittest.Send", "cpu")
 
 
 def test_a_kernel_that_returns_its_input_for_some_values():
-    """Not for those of the first call alone: a tape saves what it returns."""
+    """The recording must hold for other values too: a tape saves what it returns."""
     kernel = plugin.Kernel("jittest.Positive(x)", out=plugin.same)
     plugin.gradients(kernel, x=lambda dy, y: dy * y)
     pg.register_kernel(kernel, "cpu", lambda x: x if np.all(x > 0) else np.abs(x))
@@ -240,19 +240,19 @@ def test_a_kernel_that_returns_its_input_for_some_values():
         pg.unregister_kernel("jittest.Positive", "cpu")
 
 
-def test_passes():
+def test_graph_optimizations():
     def f(x):
-        a = pg.exp(x) + pg.exp(x)  # once
-        pg.log(a)  # not at all
-        turned = pg.permute_dims(pg.permute_dims(a, (1, 0)), (1, 0))  # not at all
-        return turned * pg.sum(pg.ones(3))  # a constant
+        a = pg.exp(x) + pg.exp(x)  # Exp runs once
+        pg.log(a)  # does not run
+        same = pg.permute_dims(pg.permute_dims(a, (1, 0)), (1, 0))  # does not run
+        return same * pg.sum(pg.ones(3))  # Sum is a constant
 
     jitted = pg.jit(f)
     assert kernels(jitted, X) == ["Exp", "Add", "Multiply"]
     assert look(jitted(X)) == look(f(X))
 
 
-def test_merging_tells_numbers_apart():
+def test_steps_with_zeros_of_either_sign_are_not_merged():
     jitted = pg.jit(lambda x: (pg.clip(x, 0, 1), pg.clip(x, -0.0, 1), pg.clip(x, 0, 1)))
     assert look(jitted(X)) == look(jitted(X))
     assert len(kernels(jitted, X)) == 2
@@ -274,7 +274,7 @@ def test_graph():
 
 
 def test_a_drawing_of_a_graph():
-    """Each step is below what it reads, and has a box with its name."""
+    """Each step has a box with its name, below the boxes of its inputs."""
     graph = pg.jit(lambda x: (pg.tanh(x) * 2, x)).explain(X).graph
     root = ElementTree.fromstring(graph.to_svg())
     texts = {t.text: t for t in root.iter("{http://www.w3.org/2000/svg}text")}

@@ -1,4 +1,4 @@
-"""Variables, random draws and effects: what a call does besides its results."""
+"""Side effects of calls: variables, random draws, and kernels with effects."""
 
 import numpy as np
 import plugrad as pg
@@ -27,7 +27,7 @@ class Momentum:
 
 
 class Adam:
-    """Adam, whose count is a variable."""
+    """Adam, whose step count is a variable."""
 
     def __init__(self, parameters):
         zeros = lambda: {v: pg.Variable(pg.zeros_like(v.value)) for v in parameters}
@@ -44,7 +44,7 @@ class Adam:
 
 
 def trained(optimizer_class, wrap):
-    """Return the losses and the parameters of a few steps, and the function."""
+    """Train for a few steps; return losses and parameters, and the step function."""
     w = pg.Variable(floats(3))
     b = pg.Variable(0.0)
     optimizer = optimizer_class([w, b])
@@ -156,7 +156,7 @@ def test_a_failed_call_leaves_what_eager_leaves():
 
 
 def test_a_failed_call_that_draws_assigns_nothing():
-    """It cannot run again, as it would draw again."""
+    """The call cannot be repeated eagerly, because it would draw other numbers."""
     v = pg.Variable(0.0)
 
     @pg.jit
@@ -171,7 +171,7 @@ def test_a_failed_call_that_draws_assigns_nothing():
     assert v.item() == 3.0
 
 
-def test_a_result_of_a_call_is_not_a_variable():
+def test_item_assignment_to_a_result_leaves_a_variable_unchanged():
     v = pg.Variable(floats(3))
     f = pg.jit(lambda x: (v.assign(x), v.value)[1])
     for _ in range(3):
@@ -219,13 +219,13 @@ def on_toy(x):
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_draws(name, toy):
-    """With one seed of the process, eager and jit draw the same, and calls differ."""
+    """With the same seed, jit draws the same numbers as eager mode; calls differ."""
     f, found = DRAWS[name], []
     for call in (f, jitted := pg.jit(f)):
         pg.random.seed(7)
         keys = [pg.random.key(n) for n in range(5)]
         found.append([look(call(floats(3), key)) for key in keys])
-        found[-1].append(look(pg.random.uniform((2,))))  # the numbers go on
+        found[-1].append(look(pg.random.uniform((2,))))  # the stream continues
     pg.random.seed()
     assert found[0] == found[1]
     assert reason(jitted, floats(3), KEY) == ""
@@ -235,29 +235,29 @@ def test_draws(name, toy):
 # --- effects ---------------------------------------------------------------------
 
 LOG = []
-NOTE = plugin.Kernel("jittest.Note(x)", out=plugin.same, effect=True)
+EFFECT_KERNEL = plugin.Kernel("jittest.Note(x)", out=plugin.same, effect=True)
 
 
 @pytest.fixture
-def note():
-    """Return an op with an effect."""
+def run_effect():
+    """Yield an op with an effect."""
     LOG.clear()
 
     def run(x):
         LOG.append(float(np.sum(x)))
         return x + 0
 
-    pg.register_kernel(NOTE, "cpu", run)
-    yield lambda x: plugin.run(NOTE, x)
+    pg.register_kernel(EFFECT_KERNEL, "cpu", run)
+    yield lambda x: plugin.run(EFFECT_KERNEL, x)
     pg.unregister_kernel("jittest.Note", "cpu")
 
 
-def test_effects_are_neither_dropped_nor_merged_nor_moved(note):
+def test_effects_are_neither_dropped_nor_merged_nor_moved(run_effect):
     def f(x):
-        note(pg.ones(2))  # not used, and constant
-        note(x)
-        note(x)
-        return note(x * 2)
+        run_effect(pg.ones(2))  # not used, and constant
+        run_effect(x)
+        run_effect(x)
+        return run_effect(x * 2)
 
     logs = []
     jitted = pg.jit(f)
@@ -271,5 +271,5 @@ def test_effects_are_neither_dropped_nor_merged_nor_moved(note):
 
 def test_an_effect_is_part_of_the_contract():
     other = plugin.Kernel("jittest.Note(x)", out=plugin.same)
-    assert NOTE.contract != other.contract
+    assert EFFECT_KERNEL.contract != other.contract
     assert not other.effect

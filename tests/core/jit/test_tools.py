@@ -1,4 +1,4 @@
-"""Profilers, debuggers and coverage around ``jit``, and started inside of it."""
+"""Profilers, debuggers and coverage around jitted calls, or started inside them."""
 
 import bdb
 import cProfile
@@ -14,16 +14,16 @@ import warnings
 import pytest
 
 from .helpers import floats, look
-from .hooking import CODES, Model, compared
+from .hooking import CODES, Model, check_against_eager
 
 pytestmark = pytest.mark.usefixtures("hooks")
 X = floats(3)
-CALLED, SCALED = Model.__call__.__code__, Model.scaled.__code__
-FILE = CALLED.co_filename
+CALL_CODE, SCALED_CODE = Model.__call__.__code__, Model.scaled.__code__
+FILE = CALL_CODE.co_filename
 
 
-def ran(profiler, code):
-    """Return how often a function was called, by all calls and the outermost ones."""
+def call_counts(profiler, code):
+    """Return the number of calls of a function, and how many of them are outermost."""
     rows = pstats.Stats(profiler, stream=io.StringIO()).stats
     key = code.co_filename, code.co_firstlineno, code.co_name
     return rows[key][:2] if key in rows else (0, 0)
@@ -37,13 +37,13 @@ def test_cprofile(before, wrap):
         jitted(X)
     profiler = cProfile.Profile()
     with profiler:
-        compared(jitted, model)
-        if sys.version_info < (3, 12):  # later ones use sys.monitoring
+        check_against_eager(jitted, model)
+        if sys.version_info < (3, 12):  # later versions use sys.monitoring
             assert sys.getprofile() is profiler
     assert sys.getprofile() is None
-    recordings, outermost = ran(profiler, SCALED)
+    recordings, outermost = call_counts(profiler, SCALED_CODE)
     assert recordings == outermost >= 1
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 def test_cprofile_begins_in_the_function(wrap):
@@ -55,8 +55,8 @@ def test_cprofile_begins_in_the_function(wrap):
             return model(x)
 
     jitted = wrap(f)
-    compared(jitted, model)
-    assert ran(profiler, SCALED)[0] >= 2
+    check_against_eager(jitted, model)
+    assert call_counts(profiler, SCALED_CODE)[0] >= 2
     assert sys.getprofile() is None
 
 
@@ -76,12 +76,12 @@ def test_cprofile_ends_in_the_function(wrap):
     profiler.disable()
     assert after is None
     assert look(result) == look(model(X))
-    assert ran(profiler, SCALED) == (1, 1)
-    compared(jitted, model)
+    assert call_counts(profiler, SCALED_CODE) == (1, 1)
+    check_against_eager(jitted, model)
 
 
-def test_the_profiler_in_python(wrap):
-    """It asserts that calls and returns are balanced."""
+def test_the_profiler_written_in_python(wrap):
+    """The module ``profile`` asserts that calls and returns are balanced."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated from 3.15 on
         profile = pytest.importorskip("profile")
@@ -91,12 +91,12 @@ def test_the_profiler_in_python(wrap):
     assert look(first.runcall(jitted, X)) == look(model(X))
     for _ in range(2):
         assert look(profile.Profile().runcall(jitted, X)) == look(model(X))
-    assert ran(first, SCALED) == (1, 1)
-    compared(jitted, model)
+    assert call_counts(first, SCALED_CODE) == (1, 1)
+    check_against_eager(jitted, model)
 
 
 class Lines(bdb.Bdb):
-    """A debugger that stops at each line, and notes those of the user's code."""
+    """A debugger that stops at each line, and records those of the user's code."""
 
     def __init__(self):
         super().__init__()
@@ -117,14 +117,14 @@ def test_a_debugger_stops_at_each_line(wrap):
     jitted = wrap(model)
     results = [look(debugger.runcall(jitted, X)) for _ in range(3)]
     assert results == [look(model(X))] * 3
-    first = CALLED.co_firstlineno
+    first = CALL_CODE.co_firstlineno
     assert {first + 1, first + 2} <= {*debugger.lines}
     assert debugger.returns[:2] == ["scaled", "__call__"]
     assert sys.gettrace() is None
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
-class Quits(Lines):
+class QuitsAtFirstLine(Lines):
     """A debugger that is left at the first line of the user's code."""
 
     def user_line(self, frame):
@@ -135,12 +135,12 @@ class Quits(Lines):
 
 def test_a_debugger_is_left_in_the_function(wrap):
     model = Model()
-    debugger = Quits()
+    debugger = QuitsAtFirstLine()
     jitted = wrap(model)
     assert debugger.runcall(jitted, X) is None
     assert len(debugger.lines) == 1
     assert sys.gettrace() is None
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 COMMANDS = ["step", "next", "where", "up", "down", "return", "continue"]
@@ -155,13 +155,13 @@ def test_pdb(commands, wrap):
     debugger = pdb.Pdb(stdin=io.StringIO(text), stdout=out, nosigint=True, readrc=False)
     assert look(debugger.runcall(jitted, X)) == look(model(X))
     sys.settrace(None)
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 def test_a_breakpoint_of_pdb_in_the_function(wrap):
     model = Model()
     out = io.StringIO()
-    line = SCALED.co_firstlineno + 1
+    line = SCALED_CODE.co_firstlineno + 1
     text = f"break {FILE}:{line}\ncontinue\np self.rate\ncontinue\n"
     jitted = wrap(model)
     debugger = pdb.Pdb(stdin=io.StringIO(text), stdout=out, nosigint=True, readrc=False)
@@ -172,20 +172,20 @@ def test_a_breakpoint_of_pdb_in_the_function(wrap):
         sys.settrace(None)
     assert look(result) == look(model(X))
     assert "\n(Pdb) 2.0\n" in out.getvalue()
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 def test_lines_that_ran_are_counted(wrap):
-    """As coverage does."""
+    """The module ``trace`` counts lines like coverage."""
     model = Model()
     counted = trace.Trace(count=1, trace=0)
     jitted = wrap(model)
     results = [look(counted.runfunc(jitted, X)) for _ in range(3)]
     assert results == [look(model(X))] * 3
-    first = CALLED.co_firstlineno
+    first = CALL_CODE.co_firstlineno
     lines = {n for file, n in counted.results().counts if file == FILE}
     assert {first + 1, first + 2} <= lines
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 class Cover:
@@ -208,12 +208,12 @@ def test_a_tracer_of_one_file(wrap):
     sys.settrace(cover)
     threading.settrace(cover)
     try:
-        compared(jitted, model)
+        check_against_eager(jitted, model)
         assert sys.gettrace() is cover
     finally:
         sys.settrace(None)
         threading.settrace(None)
-    first = CALLED.co_firstlineno
+    first = CALL_CODE.co_firstlineno
     assert {first + 1, first + 2} <= cover.lines
 
 
@@ -224,10 +224,10 @@ def test_coverage(wrap):
     jitted = wrap(model)
     cover.start()
     try:
-        compared(jitted, model)
+        check_against_eager(jitted, model)
     finally:
         cover.stop()
-    first = CALLED.co_firstlineno
+    first = CALL_CODE.co_firstlineno
     assert {first + 1, first + 2} <= {*cover.get_data().lines(FILE)}
 
 
@@ -236,12 +236,12 @@ def test_tracemalloc(wrap):
     jitted = wrap(model)
     tracemalloc.start()
     try:
-        compared(jitted, model)
+        check_against_eager(jitted, model)
         assert tracemalloc.is_tracing()
         assert tracemalloc.take_snapshot().traces
     finally:
         tracemalloc.stop()
-    compared(jitted, model)
+    check_against_eager(jitted, model)
 
 
 def test_tracemalloc_begins_in_the_function(wrap):
@@ -254,11 +254,11 @@ def test_tracemalloc_begins_in_the_function(wrap):
         finally:
             tracemalloc.stop()
 
-    compared(wrap(f), model)
+    check_against_eager(wrap(f), model)
     assert not tracemalloc.is_tracing()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of 3.12")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
 def test_a_tool_of_sys_monitoring(wrap):
     model = Model()
     seen = []
@@ -270,7 +270,7 @@ def test_a_tool_of_sys_monitoring(wrap):
         sys.monitoring.register_callback(tool, events.PY_START, starts)
         sys.monitoring.set_events(tool, events.PY_START)
         jitted = wrap(model)
-        compared(jitted, model)
+        check_against_eager(jitted, model)
         assert sys.monitoring.get_tool(tool) == "test_tools"
         assert sys.monitoring.get_events(tool) == events.PY_START
     finally:

@@ -1,9 +1,8 @@
 """The catalog is complete: contracts, shapes, decompositions, gradients, names.
 
-A gap is either filled or has a reason in a table here or in ``primitives.py`` of
-plugrad_conformance.
-The golden cases are run twice, with an observer: on cpu, and on a backend that has the
-primitives alone, where it shows what decomposes into what.
+Every gap has a reason in a table here or in ``primitives.py`` of plugrad_conformance.
+The golden cases run twice under an observer: on cpu, and on a backend with only the
+primitives, to see into which kernels each kernel decomposes.
 """
 
 import ast
@@ -30,16 +29,16 @@ from plugrad_conformance.toy import toy
 
 from tests.surface import ops, public
 
-TESTS = Path(__file__).parents[2]
-TFJS = json.loads((TESTS / "data" / "tfjs_kernels.json").read_text())
+TESTS_FOLDER = Path(__file__).parents[2]
+TFJS = json.loads((TESTS_FOLDER / "data" / "tfjs_kernels.json").read_text())
 
 # Kernels of TensorFlow.js that are not in the catalog.
 NOT_KERNELS = {"Pool": "a name without a contract; nothing in TensorFlow.js runs it"}
 
-_BITS = "of integers and bool only"
+_BITS = "only for integers and bool"
 _INDEX = "an index, a count or a shape"
 _STEP = "the result is a truth value or an index"
-_WHERE = "tells by its shape, or by the element that wins, where dy goes"
+_WHERE = "only decides, by its shape or its extrema, where dy goes"
 
 # Inputs declared to have no derivative, and kernels whose inputs have no rule at all.
 NO_DERIVATIVE = {
@@ -63,19 +62,19 @@ NO_DERIVATIVE = {
         MaxPoolGrad.output MaxPool3DGrad.input MaxPool3DGrad.output
         Dilation2DBackpropFilter.filter Dilation2DBackpropFilter.x
         Dilation2DBackpropInput.filter Dilation2DBackpropInput.x""",
-    "it only tells where to stop": "RaggedRange.limits",
+    "it only decides about the length": "RaggedRange.limits",
     "the result is drawn at random": "Multinomial.logits Multinomial.noise",
 }
-MISSING = {
+MISSING_GRADIENTS = {
     "lowered in a loop on the host": """NonMaxSuppressionV5.boxes
         NonMaxSuppressionV5.scores""",
     "strings": """StaticRegexReplace.x StringNGrams.data StringNGrams.data_splits
         StringSplit.delimiter StringSplit.input StringToHashBucketFast.input""",
     _BITS: "BitwiseAnd.a BitwiseAnd.b",
-    "its steps are those of bits": "Bitcast.x",
+    "it reinterprets bits": "Bitcast.x",
 }
 
-# Decompositions that run nothing, or only what is on the host.
+# Decompositions that run no kernel, or only kernels on the host.
 CONSTANT = {
     "BroadcastArgs": "shapes, which are read to check them",
     "Eigvals": "part of Eig",
@@ -85,16 +84,16 @@ CONSTANT = {
     "Svdvals": "part of Svd",
 }
 
-# Public names that no test can call, or need not.
+# Public names that need not be in a test.
 UNCALLED = {
     "TensorLike": "a type for annotations",
 }
-COMPLETENESS = ("test_catalog.py", "test_names.py", "surface.py")
+COMPLETENESS_FILES = ("test_catalog.py", "test_names.py", "surface.py")
 
 
 @functools.cache
 def contracts():
-    """Return the contracts of the core; those of others have dotted names."""
+    """Return the contracts of the core; other contracts have dotted names."""
     return {n: k for n, k in registry.contracts.items() if "." not in n}
 
 
@@ -103,30 +102,32 @@ def unpack(table):
     return {name for names in table.values() for name in names.split()}
 
 
-def due(names):
-    """Return those of ``kernel`` or ``kernel.input`` whose kernel is in the catalog."""
+def in_catalog(names):
+    """Return the names, with or without an input, whose kernel is in the catalog."""
     return {name for name in names if name.partition(".")[0] in contracts()}
 
 
-def sweep():
+def run_all_kernels():
     """Run every golden case that has a row, and a right call of the other kernels.
 
-    Whether the results are right is asked in ``plugrad_conformance.golden``.
+    ``plugrad_conformance.golden`` checks the results.
     """
     for name, row in reach.KERNELS.items():
         for case in cases.handles("kernels", name):
-            left = case in judge.departures()
-            with contextlib.suppress(Exception) if left else contextlib.nullcontext():
+            departs = case in judge.departures()
+            with (
+                contextlib.suppress(Exception) if departs else contextlib.nullcontext()
+            ):
                 judge.run(case.load(), row)
     for name in right_calls().keys() - reach.KERNELS.keys():
         pg.run_kernel(name, *right_calls()[name][:2])
 
 
-# --- what kernels give -----------------------------------------------------------
+# --- outputs and attributes ------------------------------------------------------
 
 
 def is_plain(value):
-    """Tell whether a value may be an attribute: immutable, and hashable."""
+    """Return whether a value may be an attribute: immutable and hashable."""
     if isinstance(value, tuple):
         return all(map(is_plain, value))
     if dataclasses.is_dataclass(value):
@@ -138,28 +139,30 @@ def is_plain(value):
 
 @pytest.fixture(scope="module")
 def observed():
-    """Run all on cpu: which kernels ran, what is wrong, which rules give no specs."""
+    """Run all kernels; return those that ran, mistakes, and those without specs."""
     ran = set()
     wrong = set()
-    silent = set()
+    without_specs = set()
 
-    def look(kernel, inputs, attrs, outputs):
+    def observe(kernel, inputs, attrs, outputs):
         ran.add(kernel.name)
         if not is_plain(tuple(attrs.values())) or hash(tuple(attrs.values())) is None:
             wrong.add(f"{kernel}: attributes must be plain and hashable, {attrs}")
-        given = [x if x is None else spec(x) for x in inputs]
-        told = kernel.out(*given, **attrs) if kernel.out else None
-        if told is None:
-            silent.add(kernel.name)
+        input_specs = [x if x is None else spec(x) for x in inputs]
+        expected = kernel.out(*input_specs, **attrs) if kernel.out else None
+        if expected is None:
+            without_specs.add(kernel.name)
         else:
-            told = (told,) if kernel.single else tuple(told)
+            expected = (expected,) if kernel.single else tuple(expected)
             found = tuple(map(spec, outputs))
-            if told != found:
-                wrong.add(f"{kernel}: the rule says {told}, the kernel gives {found}")
+            if expected != found:
+                wrong.add(
+                    f"{kernel}: the rule says {expected}, the kernel gives {found}"
+                )
 
-    with pg.use_backend("cpu"), Scope(observer=look):
-        sweep()
-    return ran, wrong, silent
+    with pg.use_backend("cpu"), Scope(observer=observe):
+        run_all_kernels()
+    return ran, wrong, without_specs
 
 
 def test_output_rules_agree_with_the_kernels_and_attributes_are_plain(observed):
@@ -170,8 +173,8 @@ def test_every_kernel_has_run(observed):
     assert sorted(set(contracts()) - observed[0]) == []
 
 
-def test_every_kernel_says_what_it_gives(observed):
-    assert sorted(observed[2]) == sorted(due(DATA_DEPENDENT))
+def test_every_kernel_not_data_dependent_has_output_specs(observed):
+    assert sorted(observed[2]) == sorted(in_catalog(DATA_DEPENDENT))
 
 
 # --- how kernels run -------------------------------------------------------------
@@ -186,19 +189,21 @@ def test_every_kernel_runs_on_cpu():
 
 def test_all_but_primitives_and_host_kernels_decompose():
     assert len(PRIMITIVES) <= 40
-    whole = {n for n, k in contracts().items() if k.decomposition is None}
-    assert sorted(whole) == sorted(due({*PRIMITIVES, *HOST, *DATA_DEPENDENT}))
+    undecomposed = {n for n, k in contracts().items() if k.decomposition is None}
+    assert sorted(undecomposed) == sorted(
+        in_catalog({*PRIMITIVES, *HOST, *DATA_DEPENDENT})
+    )
 
 
 class Trace:
-    """Notes which kernels run inside the decomposition of which."""
+    """Records which kernels run inside each decomposition."""
 
     def __init__(self):
         self.edges = defaultdict(set)
         self.stack = []
 
     def decomposition(self, name, function):
-        """Return a decomposition that notes itself, and what runs inside it."""
+        """Return a decomposition that records its runs, and the kernels inside it."""
         self.edges[name] = set()
 
         @functools.wraps(function)
@@ -213,7 +218,7 @@ class Trace:
         return call
 
     def kernel(self, name, function):
-        """Return an implementation that notes itself."""
+        """Return an implementation that records its runs."""
 
         def call(*inputs, **attrs):
             self.note(name)
@@ -227,7 +232,7 @@ class Trace:
 
 
 def primitives_only(trace):
-    """Return a backend, ``few``, of the primitives, which are traced, and a host."""
+    """Return the backend "few", which has traced primitives and cpu as its host."""
     cpu = registry.open("cpu")
     return toy(
         "few",
@@ -240,7 +245,7 @@ def primitives_only(trace):
 
 @pytest.fixture(scope="module")
 def graph():
-    """Return which kernels run inside the decomposition of which: the direct edges."""
+    """Return the kernels that run directly inside the decomposition of each kernel."""
     trace = Trace()
     with pytest.MonkeyPatch.context() as patch:
         for name, kernel in contracts().items():
@@ -248,13 +253,13 @@ def graph():
                 traced = trace.decomposition(name, kernel.decomposition)
                 patch.setattr(kernel, "decomposition", traced)
         with primitives_only(trace), pg.use_backend("few"):
-            sweep()
+            run_all_kernels()
     return dict(trace.edges)
 
 
 def test_decompositions_end_in_primitives(graph):
-    idle = {name for name, parts in graph.items() if not parts}
-    assert sorted(idle) == sorted(due(CONSTANT))
+    without_kernels = {name for name, parts in graph.items() if not parts}
+    assert sorted(without_kernels) == sorted(in_catalog(CONSTANT))
     assert {part for parts in graph.values() for part in parts} <= {
         *PRIMITIVES,
         *graph,
@@ -281,34 +286,36 @@ def test_decompositions_have_no_cycle(graph):
 # --- gradients -------------------------------------------------------------------
 
 
-def ways():
-    """Return how each input of each kernel differentiates: rule, parts, None, gap."""
+def derivatives():
+    """Return the derivative of each input of each kernel: rule, parts, none or gap."""
     found = {}
     for name, kernel in contracts().items():
         for input_ in kernel.inputs:
             rule = kernel.gradient.get(input_, "gap")
             if rule is None:
-                how = "none"
+                kind = "none"
             elif rule != "gap":
-                how = "rule"
+                kind = "rule"
             else:
                 parts = not kernel.gradient and kernel.decomposition is not None
-                how = "parts" if parts else "gap"
-            found[f"{name}.{input_}"] = how
+                kind = "parts" if parts else "gap"
+            found[f"{name}.{input_}"] = kind
     return found
 
 
 def test_no_input_is_without_derivative_by_accident():
-    declared = {where for where, how in ways().items() if how == "none"}
-    assert sorted(declared) == sorted(due(unpack(NO_DERIVATIVE)))
-    gaps = {where for where, how in ways().items() if how == "gap"}
-    assert sorted(gaps) == sorted(due(unpack(MISSING)))
+    declared = {
+        input_name for input_name, kind in derivatives().items() if kind == "none"
+    }
+    assert sorted(declared) == sorted(in_catalog(unpack(NO_DERIVATIVE)))
+    gaps = {input_name for input_name, kind in derivatives().items() if kind == "gap"}
+    assert sorted(gaps) == sorted(in_catalog(unpack(MISSING_GRADIENTS)))
 
 
-def test_what_tensorflow_js_cannot_differentiate():
-    """It has 48 differentiable kernels that have no gradient."""
+def test_kernels_without_gradient_in_tensorflow_js_have_one():
+    """TensorFlow.js has 48 differentiable kernels without a gradient."""
     assert sum(map(bool, TFJS.values())) == 48
-    found = ways()
+    found = derivatives()
     wanted = {
         f"{kernel}.{input_}"
         for kernel, inputs in TFJS.items()
@@ -316,12 +323,14 @@ def test_what_tensorflow_js_cannot_differentiate():
         for input_ in inputs
     }
     lacking = {
-        where for where in due(wanted) if found.get(where) not in ("rule", "parts")
+        input_name
+        for input_name in in_catalog(wanted)
+        if found.get(input_name) not in ("rule", "parts")
     }
     assert not sorted(lacking)
 
 
-def test_fused_kernels_fall_apart():
+def test_fused_kernels_have_a_decomposition_and_no_gradient():
     for kernel in contracts().values():
         if kernel.fused:
             assert not kernel.gradient, kernel
@@ -331,34 +340,34 @@ def test_fused_kernels_fall_apart():
 # --- names -----------------------------------------------------------------------
 
 
-def test_the_kernels_of_tensorflow_js_are_here():
+def test_the_catalog_contains_the_kernels_of_tensorflow_js():
     assert len(TFJS) == 180
     assert sorted(set(TFJS) - set(contracts())) == sorted(NOT_KERNELS)
 
 
 def test_every_kernel_names_its_op():
-    """Messages say the name of the public op, or of the kernel where there is none."""
+    """Messages contain the name of the public op, or of the kernel if there is none."""
     known = {*ops(), *contracts()}
     lacking = {k.op: file_of(k) for k in contracts().values() if k.op not in known}
     assert not lacking, f"add the ops to __all__ of their files: {lacking}"
 
 
 def file_of(kernel):
-    """Return the module of ops that has a kernel."""
+    """Return the file that defines a kernel."""
     families = [f for f in FAMILIES if any(v is kernel for v in vars(f).values())]
     return f"core/src/{families[0].__name__.replace('.', '/')}.py"
 
 
-def test_every_public_name_says_what_it_is():
+def test_every_public_name_has_a_docstring():
     assert not [name for name, value in public().items() if not value.__doc__]
 
 
 @functools.cache
 def mentioned():
-    """Return the dotted names after ``pg.`` in all tests but those of completeness."""
+    """Return the dotted names after ``pg.`` in all tests but the completeness tests."""
     found = set()
-    for path in TESTS.rglob("*.py"):
-        if path.name not in COMPLETENESS:
+    for path in TESTS_FOLDER.rglob("*.py"):
+        if path.name not in COMPLETENESS_FILES:
             found |= _mentioned(ast.parse(path.read_text()))
     return found
 
@@ -393,4 +402,4 @@ def test_every_public_name_is_in_a_test():
 
 def test_the_derivatives_of_every_activation_are_tested_at_infinities():
     tested = {name.split()[0] for name in ACTIVATIONS}
-    assert set(activation.__all__) - tested == {"step"}  # which has a test of its own
+    assert set(activation.__all__) - tested == {"step"}  # step has another test

@@ -1,4 +1,4 @@
-"""Habits of users of NumPy, PyTorch and JAX that work here, or are answered."""
+"""Habits of NumPy, PyTorch and JAX users that work here, or get a helpful error."""
 
 import inspect
 import re
@@ -23,7 +23,7 @@ def test_axis_by_position(op, backend):
 
 
 @pytest.mark.parametrize("op", ["all", "any", "argmax", "argmin"])
-def test_axis_of_truths_and_positions(op, backend):
+def test_axis_by_position_of_logical_and_index_reductions(op, backend):
     expected = getattr(np, op)(X, 1)
     np.testing.assert_array_equal(getattr(pg.asarray(X), op)(1).numpy(), expected)
 
@@ -76,11 +76,11 @@ def test_axes_after_the_tensors(backend):
         assert op(x, 1).tolist() == op(x, axes=1).tolist()
 
 
-ONE = np.ones((1, 4, 4, 2), np.float32)
-TWO = np.ones((2, 2, 2, 3), np.float32)
-OPTIONAL = {  # op, its tensors, an optional one by position and by name
-    "fused.conv2d": ([ONE, TWO], {"bias": [1.0, 2.0, 3.0]}),
-    "fused.depthwise_conv2d": ([ONE, TWO], {"bias": np.arange(6, dtype="f4")}),
+IMAGE = np.ones((1, 4, 4, 2), np.float32)
+FILTERS = np.ones((2, 2, 2, 3), np.float32)
+OPTIONAL = {  # op: (required inputs, an optional input by name)
+    "fused.conv2d": ([IMAGE, FILTERS], {"bias": [1.0, 2.0, 3.0]}),
+    "fused.depthwise_conv2d": ([IMAGE, FILTERS], {"bias": np.arange(6, dtype="f4")}),
     "fused.matmul": ([X, X.T], {"bias": [1.0, 2.0]}),
     "batch_norm": ([X, X[0], X[1]], {"offset": X[1]}),
     "layer_norm": ([X], {"scale": [1.0, 2.0, 3.0]}),
@@ -107,13 +107,13 @@ def test_optional_inputs_have_names(name, backend):
 
 
 def test_optional_inputs_are_named_everywhere():
-    """Only what an op needs is positional-only; in the standard, all of where is."""
-    free = {"random.seed", "where"}
+    """Only required inputs are positional-only, with two exceptions."""
+    exceptions = {"random.seed", "where"}  # the standard has where(cond, x1, x2, /)
     for name, op in ops().items():
         found = inspect.signature(op).parameters.values()
         hidden = [p.name for p in found if p.kind is p.POSITIONAL_ONLY]
         optional = [p.name for p in found if p.default is not p.empty]
-        assert name in free or not {*hidden} & {*optional}, name
+        assert name in exceptions or not {*hidden} & {*optional}, name
 
 
 @pytest.mark.parametrize("op", ["zeros", "ones", "empty"])
@@ -134,18 +134,18 @@ def test_sizes_as_arguments(op, backend):
 @pytest.mark.parametrize("op", ["uniform", "normal", "truncated_normal", "exponential"])
 def test_sizes_of_random_numbers_are_one_argument(op, backend):
     with pytest.raises(TypeError, match=rf"got {op}\(0, 1\); write {op}\(\(2, 3\)\)"):
-        getattr(pg.random, op)(0, 1)  # NumPy's mean and standard deviation
+        getattr(pg.random, op)(0, 1)  # in NumPy, the mean and the deviation
 
 
 @pytest.mark.parametrize("kind", [bool, int, float, complex])
-def test_types_of_python_and_their_names(kind, backend):
+def test_python_types_and_their_names_as_dtypes(kind, backend):
     x = pg.asarray([1.0, 0.0])
     assert x.astype(kind).dtype == x.astype(kind.__name__).dtype
     assert pg.zeros(2, dtype=kind).dtype == pg.zeros(2, dtype=kind.__name__).dtype
     assert pg.asarray(["a"], dtype="str").dtype == pg.string
 
 
-def test_formats(backend):
+def test_format_specifications(backend):
     x = pg.asarray(3.14159)
     assert f"{x:.3f}" == f"{pg.Variable(x):.3f}" == f"{pg.asarray([[3.14159]]):.3f}"
     assert f"{pg.asarray(3):04d}" == "0003"
@@ -173,7 +173,7 @@ def test_a_variable_is_updated_in_place(backend):
     assert w.tolist() == [2.0, 3.0]
 
 
-def test_a_variable_is_asked_as_a_tensor(backend):
+def test_a_variable_converts_like_a_tensor(backend):
     v = pg.Variable([[1.0, 2.0]])
     number = pg.Variable(2.0)
     assert (len(v), v.ndim, v.size) == (1, 2, 2)
@@ -192,7 +192,7 @@ def scaled(x, y, *, power=2):
     return pg.sum(x**power * y)
 
 
-def test_gradients_in_other_arguments(backend):
+def test_gradients_with_respect_to_other_arguments(backend):
     x = pg.asarray([1.0, 2.0])
     y = pg.asarray([3.0, 5.0])
     assert pg.grad(scaled, argnums=1)(x, y).tolist() == [1.0, 4.0]
@@ -205,7 +205,7 @@ def test_gradients_in_other_arguments(backend):
     assert second.tolist() == [2.0, 4.0]
 
 
-def test_what_a_function_returns_beside_its_value(backend):
+def test_auxiliary_results_of_a_function(backend):
     f = lambda x: (pg.sum(x * x), {"twice": x * 2, "name": "f"})
     x = pg.asarray([1.0, 2.0])
     (value, aux), dx = pg.value_and_grad(f, has_aux=True)(x)
@@ -215,7 +215,7 @@ def test_what_a_function_returns_beside_its_value(backend):
     assert (dx.tolist(), aux["name"]) == ([2.0, 4.0], "f")
 
 
-def test_options_that_do_not_fit(backend):
+def test_wrong_options_of_grad_are_errors(backend):
     with pytest.raises(ValueError, match="argnums 2 is out of range for 2 positional"):
         pg.grad(scaled, argnums=2)(1.0, 2.0)
     with pytest.raises(ValueError, match="names one argument twice"):
@@ -229,7 +229,7 @@ def test_options_that_do_not_fit(backend):
 
 
 @pytest.mark.parametrize("name", sorted(answers()))
-def test_a_name_from_elsewhere_is_answered(name):
+def test_the_error_for_a_name_of_another_library_names_ours(name):
     row = answers()[name]
     message = f"'{name}'; it is plugrad.{row.here} here" if row.here else row.remark
     assert not row.here or attrgetter(row.here)(pg) is not None
@@ -237,7 +237,7 @@ def test_a_name_from_elsewhere_is_answered(name):
         getattr(pg, name)
 
 
-ASKED = {  # what a user writes: what the message says
+MESSAGES = {  # name that a user writes: pattern of the message
     "arcsin": "it is plugrad.asin here$",
     "concatenate": "it is plugrad.concat here",
     "det": "it is plugrad.linalg.det here$",
@@ -256,21 +256,21 @@ ASKED = {  # what a user writes: what the message says
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_what_a_message_says(name):
-    with pytest.raises(AttributeError, match=ASKED[name]):
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages_for_unknown_names(name):
+    with pytest.raises(AttributeError, match=MESSAGES[name]):
         attrgetter(name)(pg)
     assert not hasattr(pg, name)
 
 
-def test_a_name_that_is_misspelt(backend):
+def test_a_misspelt_name(backend):
     with pytest.raises(AttributeError, match=r"'softmaxx'; did you mean 'softmax'\?"):
         _ = pg.softmaxx
     with pytest.raises(AttributeError, match=r"has no attribute '_private'$"):
         _ = pg._private
 
 
-def test_functions_of_numpy_are_answered(backend):
+def test_the_error_of_a_numpy_function_names_ours(backend):
     x = pg.asarray([1.0, 2.0])
     with pytest.raises(TypeError, match=r"np.exp does not .*; use plugrad.exp, or"):
         np.exp(x)
@@ -294,7 +294,7 @@ OPERATORS = [
 
 
 @pytest.mark.parametrize("op", range(len(OPERATORS)))
-def test_an_array_beside_a_tensor(op, backend):
+def test_operators_of_an_array_and_a_tensor(op, backend):
     a = np.array([3.0, 2.0], np.float32)
     b = np.array([2.0, 2.0], np.float32)
     f = OPERATORS[op]
@@ -308,7 +308,7 @@ def test_an_array_beside_a_tensor(op, backend):
         assert dx.shape == (2,)
 
 
-def test_integers_of_numpy_beside_a_tensor(backend):
+def test_operators_of_a_numpy_array_of_integers_and_a_tensor(backend):
     a = np.array([6, 5], np.int32)
     x = pg.asarray([3, 1])
     assert (a & x).tolist() == [2, 1]
@@ -328,7 +328,7 @@ def test_completion_shows_public_names():
 
 
 @pytest.mark.parametrize("axes", [(), ((1, 0, 2),), ([2, 0, 1],), ((-1, 1, 0),)])
-def test_transpose_as_a_method(axes, backend):
+def test_the_method_transpose(axes, backend):
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     expected = x.transpose(*axes)
     for tensor in (pg.asarray(x), pg.Variable(x)):
@@ -343,7 +343,9 @@ def test_transpose_takes_one_sequence(axes, backend):
         pg.asarray(X).transpose(*axes)
 
 
-LOST = r"np.asarray: a tensor of shape \(2,\) is being differentiated, and has no grad"
+LOST_GRADIENT = (
+    r"np.asarray: a tensor of shape \(2,\) is being differentiated, and has no grad"
+)
 RECORDED = [
     lambda x, v: pg.grad(lambda x: pg.sum(x * np.asarray(x)))(x),
     lambda x, v: pg.grad(lambda x: pg.sum(np.array([1.0, 1.0]) * np.asarray(2 * x)))(x),
@@ -361,15 +363,15 @@ NOT_RECORDED = [
 
 
 @pytest.mark.parametrize("call", RECORDED)
-def test_a_gradient_that_ends_in_numpy_is_warned_of(call, backend):
+def test_a_gradient_that_is_lost_in_numpy_warns(call, backend):
     x = pg.asarray([1.0, 2.0])
-    with pytest.warns(UserWarning, match=LOST) as warned:
+    with pytest.warns(UserWarning, match=LOST_GRADIENT) as warned:
         call(x, pg.Variable(x))
     assert warned[0].filename == __file__
 
 
 @pytest.mark.parametrize("call", NOT_RECORDED)
-def test_arrays_of_what_has_no_gradient(call, backend):
+def test_conversions_that_lose_no_gradient_do_not_warn(call, backend):
     x = pg.asarray([1.0, 2.0])
     call(x, pg.Variable(x))  # warnings are errors
 

@@ -1,6 +1,6 @@
-"""Values and derivatives where they are small, against mpmath.
+"""Small values and small derivatives, compared with mpmath.
 
-``benchmarks/tails.py`` measures the same over all exponents; see ``docs/tails.md``.
+``benchmarks/tails.py`` measures them over all exponents; see ``docs/tails.md``.
 """
 
 import functools
@@ -38,14 +38,14 @@ def on(request):
         yield request.param
 
 
-def distance(found, truth):
-    """Return the largest distance from numbers of mpmath, in ulp of the truth."""
-    most = mp.mpf(0)
-    for y, exact in zip(found, truth, strict=True):
+def largest_error(found, exact_values):
+    """Return the largest error of some numbers, in ulp of the exact mpmath numbers."""
+    largest = mp.mpf(0)
+    for y, exact in zip(found, exact_values, strict=True):
         nearest = np.asarray(mp.nstr(exact, 40, min_fixed=1, max_fixed=0)).astype("f8")
-        gap = mp.mpf(float(np.spacing(np.abs(nearest.astype(found.dtype)))))
-        most = max(most, abs(mp.mpf(float(y)) - exact) / gap)
-    return float(most)
+        one_ulp = mp.mpf(float(np.spacing(np.abs(nearest.astype(found.dtype)))))
+        largest = max(largest, abs(mp.mpf(float(y)) - exact) / one_ulp)
+    return float(largest)
 
 
 def normal(x):
@@ -61,8 +61,8 @@ def gelu_tanh(x):
     return x * sigmoid(mp.sqrt(8 / mp.pi) * (x + factor * x**3))
 
 
-# Op, formula, where the result is next to 0 in float32 and in float64, and ulp. Results
-# of gelu by tanh are 0 where e^u is denormal.
+# name: (op, formula, where results are close to 0 in float32 and in float64, allowed
+# error in ulp). Results of gelu by tanh are 0 where e^u is denormal.
 VALUES = {
     "erfc": (pg.erfc, mp.erfc, (10.2, 27.4), 3),
     "gelu": (pg.gelu, lambda x: x * normal(x), (-14.5, -39), 6),
@@ -73,21 +73,21 @@ VALUES = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", VALUES)
 def test_values_down_to_the_smallest_number(name, dtype, on):
-    op, formula, ends, ulp = VALUES[name]
-    end = ends[dtype == "float64"]
-    spread = np.linspace(-abs(end), abs(end), 701)
-    x = np.concatenate([spread, [end * 0.98], -TINY, TINY]).astype(dtype)
+    op, formula, zeros_at, ulp = VALUES[name]
+    zero_at = zeros_at[dtype == "float64"]
+    spread = np.linspace(-abs(zero_at), abs(zero_at), 701)
+    x = np.concatenate([spread, [zero_at * 0.98], -TINY, TINY]).astype(dtype)
     found = op(pg.asarray(x)).numpy()
     # A decomposition rounds more often than a kernel.
     limit = ulp + 1 if on == "toy" else ulp
-    assert distance(found, [formula(mp.mpf(float(v))) for v in x]) <= limit
+    assert largest_error(found, [formula(mp.mpf(float(v))) for v in x]) <= limit
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 3e-9), ("float64", 3e-17)])
 def test_the_polynomial_of_erfc(dtype, error):
-    """``benchmarks/fit_tails.py`` finds it."""
-    terms, middle, offset, end = erfc_polynomial(np.dtype(dtype))
-    for a in mp.linspace(0, end, 300):
+    """``benchmarks/fit_tails.py`` computes its coefficients."""
+    terms, middle, offset, zero_at = erfc_polynomial(np.dtype(dtype))
+    for a in mp.linspace(0, zero_at, 300):
         q = (a - middle) / (a + middle)
         p = functools.reduce(lambda y, c, q=q: y * q + c, terms) / (a + offset)
         assert abs(p / (mp.exp(a * a) * mp.erfc(a)) - 1) < error
@@ -96,23 +96,23 @@ def test_the_polynomial_of_erfc(dtype, error):
 def test_values_in_the_tail_of_gelu(on):
     x = np.asarray([-5, -5.5, -6, -8], "float32")
     found = pg.gelu(x).numpy()
-    right = [-1.4333e-06, -1.0444e-07, -5.9193e-09, -4.977e-15]
-    np.testing.assert_allclose(found, right, rtol=1e-4)
-    right = [float(v * normal(mp.mpf(v))) for v in x.tolist()]
-    np.testing.assert_allclose(found, right, rtol=6e-7)
+    expected = [-1.4333e-06, -1.0444e-07, -5.9193e-09, -4.977e-15]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    expected = [float(v * normal(mp.mpf(v))) for v in x.tolist()]
+    np.testing.assert_allclose(found, expected, rtol=6e-7)
     x = np.asarray([-9.0, -20.0, -37.5])
-    right = [float(v * normal(mp.mpf(v))) for v in x.tolist()]
-    np.testing.assert_allclose(pg.gelu(x).numpy(), right, rtol=1e-15)
+    expected = [float(v * normal(mp.mpf(v))) for v in x.tolist()]
+    np.testing.assert_allclose(pg.gelu(x).numpy(), expected, rtol=1e-15)
     for dtype, x, tolerance in (
         ("float32", [-5, -6, -9], 6e-7),
         ("float64", [-20], 1e-15),
     ):
         x = np.asarray(x, dtype)
-        right = [float(gelu_tanh(mp.mpf(v))) for v in x.tolist()]
-        np.testing.assert_allclose(GELU_TANH(x).numpy(), right, rtol=tolerance)
+        expected = [float(gelu_tanh(mp.mpf(v))) for v in x.tolist()]
+        np.testing.assert_allclose(GELU_TANH(x).numpy(), expected, rtol=tolerance)
 
 
-def test_limits(on):
+def test_values_at_infinity_nan_and_zero(on):
     x = np.asarray([np.inf, -np.inf, np.nan, 0.0, 1e30, -1e30], "float32")
     np.testing.assert_array_equal(pg.erfc(x).numpy(), [0, 2, np.nan, 1, 0, 2])
     for op in (pg.gelu, GELU_TANH):
@@ -128,7 +128,7 @@ def test_limits(on):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives_within_8_ulp(name, dtype, on):
-    """Some numbers of ``benchmarks/tails.py``; rows with a reason have other limits."""
+    """Test some numbers of ``benchmarks/tails.py``; a few rows have other limits."""
     row = FUNCTIONS[name]
     x = tails.points(row.low, row.high, dtype)[:: 11 if dtype == "float32" else 17]
     found = tails.plugrad_derivatives(row.op, x)

@@ -1,4 +1,4 @@
-"""Variables: read by ops, watched when they are read, assigned between steps."""
+"""Variables: ops read them, tapes watch them, and programs assign them."""
 
 import numpy as np
 import plugrad as pg
@@ -14,7 +14,7 @@ def test_ops_and_operators_accept_variables(backend):
     assert (v.shape, v.dtype) == ((2,), np.float32)
 
 
-def test_gradients_in_the_variables_that_were_read(backend):
+def test_gradients_with_respect_to_the_variables_that_were_read(backend):
     w = pg.Variable([1.0, 2.0])
     b = pg.Variable(3.0)
     unread = pg.Variable(1.0)
@@ -27,7 +27,7 @@ def test_gradients_in_the_variables_that_were_read(backend):
     assert [g.item() for g in chosen.values()] == [3.0, 0.0]
 
 
-def test_a_variable_assigned_on_the_way(backend):
+def test_a_variable_that_f_assigns(backend):
     v = pg.Variable(3.0)
 
     def f():
@@ -39,7 +39,7 @@ def test_a_variable_assigned_on_the_way(backend):
     assert v.value.item() == 9.0
 
 
-def test_gradients_of_gradients_in_variables(backend):
+def test_second_derivatives_with_respect_to_variables(backend):
     v = pg.Variable(3.0)
 
     def slope():
@@ -47,8 +47,8 @@ def test_gradients_of_gradients_in_variables(backend):
         return grads[v]
 
     assert pg.variable_grads(slope)[1][v].item() == 18.0
-    through = pg.grad(lambda x: pg.variable_grads(lambda: v * v * x)[1][v])
-    assert through(2.0).item() == 6.0
+    mixed_derivative = pg.grad(lambda x: pg.variable_grads(lambda: v * v * x)[1][v])
+    assert mixed_derivative(2.0).item() == 6.0
 
 
 def test_a_variable_among_the_arguments_of_grad(backend):
@@ -56,7 +56,7 @@ def test_a_variable_among_the_arguments_of_grad(backend):
     assert pg.grad(lambda p: pg.sum(p["v"] * p["v"]))({"v": v})["v"].tolist() == [4.0]
 
 
-def test_a_step_of_training(backend):
+def test_training_steps(backend):
     v = pg.Variable(4.0)
     for _ in range(50):
         _, grads = pg.variable_grads(lambda: (v - 1.0) * (v - 1.0))
@@ -64,7 +64,7 @@ def test_a_step_of_training(backend):
     assert v.value.item() == pytest.approx(1.0, abs=1e-3)
 
 
-def test_what_does_not_fit_is_refused_and_nothing_changes(backend):
+def test_wrong_assignments_and_wrong_gradients_are_refused(backend):
     v = pg.Variable([1.0], name="bias")
     with pytest.raises(ValueError, match=r"'bias'.*cannot hold shape \(2,\)"):
         v.assign([1.0, 2.0])
@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(backend):
         pg.variable_grads(lambda: v * 2.0)
 
 
-def test_variables_of_one_tensor_are_two(backend):
+def test_two_variables_of_one_tensor_are_independent(backend):
     x = pg.asarray(1.0)
     a = pg.Variable(x)
     b = pg.Variable(x)

@@ -1,4 +1,4 @@
-"""The grammar of contracts, and rules for outputs against what kernels return."""
+"""The grammar of contracts, and output rules compared with what kernels return."""
 
 import re
 
@@ -13,7 +13,7 @@ from plugrad._src.registry.registry import registry
 from plugrad.plugin import Kernel, Spec, run, same
 
 
-def test_the_grammar():
+def test_the_grammar_of_signatures():
     norm = Kernel("test.Norm(x, mean, scale?, offset?; epsilon)")
     assert repr(norm) == "test.Norm(x, mean, scale?, offset?; epsilon) -> y"
     assert norm.optional == {"scale", "offset"}
@@ -25,12 +25,12 @@ def test_the_grammar():
 
 
 @pytest.mark.parametrize("words", ["x, y", "x, x", "x y", "x,,z", "3"])
-def test_names_are_disjoint(words):
+def test_names_in_a_signature_must_be_unique_identifiers(words):
     with pytest.raises(ValueError, match="identifiers, each used once"):
         Kernel(f"test.Clash({words})")
 
 
-def test_declaring_registers_nothing_and_two_must_agree():
+def test_a_contract_is_registered_with_its_kernel_and_must_agree_with_others():
     Kernel("test.Ghost(x)")
     with pytest.raises(ValueError, match=r"unknown kernel 'test\.Ghost'"):
         pg.run_kernel("test.Ghost", [], {})
@@ -44,15 +44,15 @@ def test_declaring_registers_nothing_and_two_must_agree():
 )
 def test_a_name_without_a_dot_is_refused_when_the_contract_is_made(signature):
     name = signature.partition("(")[0]
-    told = rf"kernel '{name}' from outside .* dotted name, such as 'mylib\.{name}'"
-    with pytest.raises(ValueError, match=told):
+    message = rf"kernel '{name}' from outside .* dotted name, such as 'mylib\.{name}'"
+    with pytest.raises(ValueError, match=message):
         Kernel(signature)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         Kernel(signature, out=same)
     assert Kernel(f"test.{signature}").name == f"test.{name}"
 
 
-RUNS = [
+CALLS_OF_OPS = [
     lambda x: pg.softmax(x) / 2 > x,
     lambda x: pg.max(x, axis=0, keepdims=True) == pg.mean(x, axis=1),
     lambda x: pg.split(pg.concat([x, x], axis=1), [2, 4], axis=1),
@@ -61,7 +61,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", CALLS_OF_OPS)
 def test_output_rules_agree_with_the_kernels(run, backend):
     def check(kernel, inputs, attrs, outputs):
         expected = kernel.out(*(x if x is None else spec(x) for x in inputs), **attrs)
@@ -73,7 +73,7 @@ def test_output_rules_agree_with_the_kernels(run, backend):
 
 
 @pytest.mark.parametrize(
-    ("name", "inputs", "given", "message"),
+    ("name", "inputs", "attrs", "message"),
     [
         ("AvgPool", 1, {}, "missing.*'filter_size'; give filter_size, or"),
         ("Conv2DBackpropInput", 2, {"pad": 1}, "missing.*'in_shape'; give in_shape"),
@@ -81,16 +81,16 @@ def test_output_rules_agree_with_the_kernels(run, backend):
         ("Conv2D", 2, {"k": 3}, "has no k"),
     ],
 )
-def test_attributes_that_do_not_fit_are_named(name, inputs, given, message):
+def test_the_error_names_attributes_that_do_not_fit(name, inputs, attrs, message):
     xs = [pg.ones((1, 4, 4, 2)), pg.ones((2, 2, 2, 2))][:inputs]
     with pytest.raises(TypeError, match=rf"{name}: .*{message}"):
-        pg.run_kernel(name, xs, given)
+        pg.run_kernel(name, xs, attrs)
 
 
 # --- kinds -----------------------------------------------------------------------
 
 SHAPE = (2, 3, 4)  # of the first input
-CANONICAL = [  # kind, what is given, what a kernel gets
+CANONICAL = [  # (kind, value that is passed, value that the kernel gets)
     ("bool", 1, True),
     ("int", np.int64(3), 3),
     ("size", 0, 0),
@@ -114,7 +114,7 @@ CANONICAL = [  # kind, what is given, what a kernel gets
     ("int?", None, None),
     ("int?", 3, 3),
 ]
-REFUSED = [  # kind, what is given, the error and its message
+REFUSED_VALUES = [  # (kind, value that is passed, error, message)
     ("bool", 2, TypeError, "a must be True or False"),
     ("int", 1.0, TypeError, "a must be an integer"),
     ("int", 2**63, ValueError, "does not fit into 64 bits"),
@@ -143,20 +143,20 @@ REFUSED = [  # kind, what is given, the error and its message
 
 
 @pytest.fixture
-def kept():
-    """Return what runs a kernel with one attribute of a kind, and gives it back."""
+def value_in_kernel():
+    """Return a function that passes a value to a kernel and returns what it gets."""
     seen = []
 
-    def keep(x, *, a):
+    def note_attribute(x, *, a):
         seen.append(a)
         return x
 
-    def call(kind, given):
+    def call(kind, passed):
         kernel = Kernel(f"test.Kept(x; a: {kind})" if kind else "test.Kept(x; a)")
-        pg.register_kernel(kernel, "cpu", keep)
+        pg.register_kernel(kernel, "cpu", note_attribute)
         try:
             with pg.use_backend("cpu"):
-                run(kernel, pg.ones(SHAPE), a=given)
+                run(kernel, pg.ones(SHAPE), a=passed)
         finally:
             pg.unregister_kernel("test.Kept", "cpu")
             del registry.contracts["test.Kept"]
@@ -166,17 +166,21 @@ def kept():
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-@pytest.mark.parametrize(("kind", "given", "wanted"), CANONICAL)
-def test_attributes_reach_kernels_in_canonical_form(kind, given, wanted, kept):
-    found = kept(kind, given)
+@pytest.mark.parametrize(("kind", "passed", "wanted"), CANONICAL)
+def test_attributes_reach_kernels_in_canonical_form(
+    kind, passed, wanted, value_in_kernel
+):
+    found = value_in_kernel(kind, passed)
     assert (found, type(found)) == (wanted, type(wanted))
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-@pytest.mark.parametrize(("kind", "given", "error", "message"), REFUSED)
-def test_attributes_of_another_kind_are_refused(kind, given, error, message, kept):
+@pytest.mark.parametrize(("kind", "passed", "error", "message"), REFUSED_VALUES)
+def test_attributes_of_a_wrong_kind_are_refused(
+    kind, passed, error, message, value_in_kernel
+):
     with pytest.raises(error, match=rf"^test.Kept: .*{message}"):
-        kept(kind, given)
+        value_in_kernel(kind, passed)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +192,7 @@ def test_unknown_kinds_are_refused(signature):
         Kernel(signature)
 
 
-DTYPES = [  # signature, dtypes of the inputs, what is wrong
+DTYPES = [  # (signature, dtypes of the inputs, message or nothing)
     ("test.D(x: number)", ["float32"], ""),
     ("test.D(x: number)", ["bool"], "'x' must be number, got bool"),
     ("test.D(x: bool | integer)", ["int8"], ""),
@@ -211,11 +215,11 @@ def test_dtypes_of_inputs(signature, dtypes, message):
         canonical(Kernel(signature), inputs, {})
 
 
-def test_a_call_is_checked_once_and_a_wrong_one_always():
-    asked = []
+def test_a_right_call_is_checked_once_and_a_wrong_one_each_time():
+    checked = []
 
     def out(x, *, a):
-        asked.append(a)
+        checked.append(a)
         if a > 1:
             raise ValueError("test.Once: a is too large")
         return x
@@ -231,8 +235,8 @@ def test_a_call_is_checked_once_and_a_wrong_one_always():
                 run(kernel, x, a=2)
         run(kernel, pg.ones((3,)), a=1)
         with pytest.raises(TypeError, match="a must be an integer, got True"):
-            run(kernel, x, a=True)  # which equals 1
-    assert asked == [1, 2, 2, 1]
+            run(kernel, x, a=True)  # True equals 1
+    assert checked == [1, 2, 2, 1]
     pg.unregister_kernel("test.Once", "cpu")
 
 
@@ -245,14 +249,14 @@ def scaled(x, factor, reverse, mode):
     return x * factor * (-1.0 if reverse else 1.0) * (10.0 if mode == "b" else 1.0)
 
 
-def written_before(x, factor):
-    """Return what the first version of the contract asked for."""
+def first_version(x, factor):
+    """Implement the first version of the contract, which lacks the new attributes."""
     return x * factor
 
 
 @pytest.fixture
-def declared():
-    """Return the name of a contract with new attributes, and what it decomposes to."""
+def kernel_with_new_attributes():
+    """Return a contract that has new attributes and a decomposition."""
     kernel = Kernel(f"test.Scaled({SCALED})", out=lambda x, **_: x)
     plugin.decomposition(kernel)(
         lambda x, *, factor, reverse, mode: scaled(x, factor, reverse, mode) + 0.5
@@ -260,16 +264,16 @@ def declared():
     return kernel
 
 
-def test_a_signature_with_defaults(declared):
-    assert f"{declared}" == f"test.Scaled({SCALED}) -> y"
-    assert declared.defaults == {"reverse": False, "mode": "a"}
+def test_a_signature_with_defaults(kernel_with_new_attributes):
+    assert f"{kernel_with_new_attributes}" == f"test.Scaled({SCALED}) -> y"
+    assert kernel_with_new_attributes.defaults == {"reverse": False, "mode": "a"}
     assert Kernel("test.Plain(x; factor: float)").defaults == {}
     with pytest.raises(ValueError, match=r"of 'a' must be a literal, .* got 'pi'"):
         Kernel("test.Wrong(x; a: float = pi)")
 
 
-def test_a_run_that_does_not_name_new_attributes(declared):
-    pg.register_kernel(declared, "cpu", scaled)
+def test_a_call_without_new_attributes(kernel_with_new_attributes):
+    pg.register_kernel(kernel_with_new_attributes, "cpu", scaled)
     try:
         assert pg.run_kernel("test.Scaled", [2.0], {"factor": 3.0}).item() == 6.0
         attrs = {"factor": 3.0, "reverse": True}
@@ -278,9 +282,9 @@ def test_a_run_that_does_not_name_new_attributes(declared):
         pg.unregister_kernel("test.Scaled", "cpu")
 
 
-@pytest.mark.parametrize("way", [pg.run_kernel, pg.jit(pg.run_kernel, static=(0,))])
-def test_an_implementation_that_was_written_before(way, declared):
-    pg.register_kernel(declared, "cpu", written_before)
+@pytest.mark.parametrize("call", [pg.run_kernel, pg.jit(pg.run_kernel, static=(0,))])
+def test_an_implementation_of_the_first_version(call, kernel_with_new_attributes):
+    pg.register_kernel(kernel_with_new_attributes, "cpu", first_version)
     try:
         for new, expected in (
             ({}, 6.0),
@@ -289,38 +293,40 @@ def test_an_implementation_that_was_written_before(way, declared):
         ):
             attrs = {"factor": 3.0, **new}
             for _ in range(3):
-                assert way("test.Scaled", [2.0], attrs).item() == expected
+                assert call("test.Scaled", [2.0], attrs).item() == expected
     finally:
         pg.unregister_kernel("test.Scaled", "cpu")
 
 
-def test_attributes_without_defaults_are_needed(declared):
+def test_attributes_without_defaults_are_required(kernel_with_new_attributes):
     with pytest.raises(ValueError, match=r"does not fit test\.Scaled.*factor"):
-        pg.register_kernel(declared, "cpu", lambda x, reverse, mode: x)
+        pg.register_kernel(
+            kernel_with_new_attributes, "cpu", lambda x, reverse, mode: x
+        )
 
 
-# What belongs to one processor, and to backends.
-ELSEWHERE = re.compile(
+# Words about processors and backends, which have no place in contracts.
+IMPLEMENTATION_WORDS = re.compile(
     r"\b(pack(s|ed|ing)?|layouts?|panels?|tile[sd]?|cache[sd]?|threads?|memory|buffers?|"
     r"vnni|avx\w*|simd|neon|sse\d*|lanes?|registers?|prefetch\w*|blas|mkl|onednn|gpu|cpu|"
     r"processors?|devices?|instructions?|contiguous)\b",
     re.IGNORECASE,
 )
-MATHEMATICS = {"Pack", "Tile"}  # TensorFlow.js' names of a stack and of repetitions
+MATHEMATICAL_NAMES = {"Pack", "Tile"}  # TensorFlow.js names for stack and repeat
 
 
 @pytest.mark.parametrize("name", sorted(n for n in plugin.contracts() if "." not in n))
 def test_contracts_name_mathematical_operands_only(name):
-    """A backend keeps another form of an operand by itself: ``plugin.prepared``."""
+    """Backends use ``plugin.prepared`` to keep another form of an operand."""
     kernel = plugin.contracts()[name]
-    assert not ELSEWHERE.findall(kernel.doc)
+    assert not IMPLEMENTATION_WORDS.findall(kernel.doc)
     words = re.findall("[A-Z]?[a-z]+", repr(kernel).replace("_", " "))
-    found = {word for word in words if ELSEWHERE.fullmatch(word)}
-    assert found <= MATHEMATICS & {name}
+    found = {word for word in words if IMPLEMENTATION_WORDS.fullmatch(word)}
+    assert found <= MATHEMATICAL_NAMES & {name}
 
 
 @pytest.mark.parametrize(
     "text", ["weights that ``pack`` packed", "on VNNI", "a cache", "panels"]
 )
-def test_words_of_a_processor_are_found(text):
-    assert ELSEWHERE.search(text)
+def test_words_about_processors_are_found(text):
+    assert IMPLEMENTATION_WORDS.search(text)

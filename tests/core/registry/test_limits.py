@@ -1,4 +1,4 @@
-"""A backend that declares the most bytes of an array gets none that is larger."""
+"""A backend that declares the maximal size of arrays never gets a larger array."""
 
 import numpy as np
 import plugrad as pg
@@ -22,11 +22,11 @@ ABOVE_LIMIT = {
 
 
 @pytest.fixture(params=["kernels", "decompositions"])
-def made(request):
-    """Activate a backend with a limit; give the sizes of what its kernels made."""
+def result_sizes(request):
+    """Activate a backend with a limit; yield the sizes of its kernels' results."""
     found = []
 
-    def spied(function):
+    def wrap_and_note_sizes(function):
         def kernel(*xs, **attrs):
             y = wrap(function)(*xs, **attrs)
             found.extend(z.nbytes for z in (y if isinstance(y, tuple) else [y]))
@@ -37,14 +37,14 @@ def made(request):
     wrap = runtime("cpu").wrap
     without = ("Tile", "OneHot", "Relu") if request.param == "decompositions" else ()
     dtypes = runtime("cpu").dtypes
-    more = {"dtypes": dtypes, "wrap": spied, "max_nbytes": LIMIT}
-    with toy(without=without, **more), pg.use_backend("toy"):
+    options = {"dtypes": dtypes, "wrap": wrap_and_note_sizes, "max_nbytes": LIMIT}
+    with toy(without=without, **options), pg.use_backend("toy"):
         yield found
 
 
 @pytest.mark.parametrize("op", ABOVE_LIMIT)
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
-def test_a_larger_array_is_refused_before_it_is_allocated(op, jitted, made):
+def test_a_larger_array_is_refused_before_it_is_allocated(op, jitted, result_sizes):
     x = pg.asarray(X)
     f = pg.jit(ABOVE_LIMIT[op]) if jitted else ABOVE_LIMIT[op]
     message = r"bytes, and backend 'toy' holds at most 1,000 in one array; use smaller"
@@ -52,18 +52,18 @@ def test_a_larger_array_is_refused_before_it_is_allocated(op, jitted, made):
         with pytest.raises(MemoryError, match=message) as caught:
             f(x)
         assert "an array of shape (" in str(caught.value)
-    assert max(made, default=0) <= LIMIT
+    assert max(result_sizes, default=0) <= LIMIT
 
 
-def test_what_fits_runs(made):
+def test_arrays_up_to_the_limit_are_accepted(result_sizes):
     x = pg.asarray(np.ones(250, np.float32))
     assert pg.relu(x + x)[0].item() == 2
     assert pg.grad(lambda x: pg.sum(x * x))(x)[0].item() == 2
     assert pg.asarray(["a"] * 1000).shape == (1000,)
-    assert max(made) == LIMIT
+    assert max(result_sizes) == LIMIT
 
 
-def test_an_overlaid_kernel_is_limited_too(made):
+def test_kernels_of_users_are_limited_too(result_sizes):
     pg.register_kernel("Tanh", "toy", lambda x: np.tanh(x))
     try:
         with pytest.raises(MemoryError, match="broadcast_to: an array"):
@@ -80,7 +80,7 @@ def test_an_overlaid_kernel_is_limited_too(made):
     ("limit", "error"),
     [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)],
 )
-def test_a_limit_that_is_none_is_refused(limit, error):
+def test_an_invalid_limit_is_refused(limit, error):
     arrays = runtime("cpu").arrays
     with pytest.raises(error, match=r"^Runtime: max_nbytes must be .*got "):
         Runtime(arrays=arrays, kernels={}, max_nbytes=limit)

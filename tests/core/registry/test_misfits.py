@@ -1,4 +1,4 @@
-"""What the rules for outputs say when a kernel is run by name and its inputs misfit."""
+"""Errors of output rules for kernels that are run by name with inputs that misfit."""
 
 import numpy as np
 import plugrad as pg
@@ -6,7 +6,7 @@ import pytest
 
 X = np.ones((2, 3), np.float32)
 N = np.ones((2, 3), np.int32)
-ALONG = {"exclusive": False, "reverse": False}
+CUMULATIVE = {"exclusive": False, "reverse": False}
 MISFITS = [
     ("Add", [X, X[:, :2]], {}, ValueError, r"\(2, 3\) and \(2, 2\) do not broadcast"),
     ("Add", [X, X > 0], {}, TypeError, "'b' must be float32, the dtype of a, got bool"),
@@ -29,8 +29,14 @@ MISFITS = [
     ("ClipByValue", [N], {"min": 0, "max": 2**40}, OverflowError, "does not fit into"),
     ("LeakyRelu", [X], {"alpha": 1e39}, OverflowError, "leaky_relu: 1e[+]39 does not"),
     ("Step", [X], {"alpha": "x"}, TypeError, "Step: alpha must be a number, got 'x'"),
-    ("Cumsum", [X[0, 0]], {"axis": 0, **ALONG}, ValueError, "axis 0 is out of range"),
-    ("Cumprod", [X], {"axis": 2, **ALONG}, ValueError, "axis 2 is out of range"),
+    (
+        "Cumsum",
+        [X[0, 0]],
+        {"axis": 0, **CUMULATIVE},
+        ValueError,
+        "axis 0 is out of range",
+    ),
+    ("Cumprod", [X], {"axis": 2, **CUMULATIVE}, ValueError, "axis 2 is out of range"),
     (
         "Bincount",
         [N, X[0]],

@@ -1,4 +1,4 @@
-"""``plugin.prepared``, as a backend of others uses it."""
+"""``plugin.prepared``, used like in a third-party backend."""
 
 import gc
 import threading
@@ -12,33 +12,35 @@ from plugrad_conformance.toy import toy
 
 W = np.arange(12.0, dtype=np.float32).reshape(3, 4)
 A = np.ones((2, 3), np.float32)
-made = []
+transpositions = []
 
 
 class Form(np.ndarray):
-    """An array that tells when it is gone."""
+    """An array that can have weak references."""
 
 
-def turned(b):
-    made.append(1)
+def transposed(b):
+    transpositions.append(1)
     return np.ascontiguousarray(b.T).view(Form)
 
 
 def product(a, b, *, transpose_a, transpose_b):
-    """A kernel that needs its second operand turned."""
+    """A kernel that needs its second operand transposed."""
     a = a.T if transpose_a else a
-    return a @ (b if transpose_b is True else prepared(b, turned).T).view(np.ndarray)
+    return a @ (b if transpose_b is True else prepared(b, transposed).T).view(
+        np.ndarray
+    )
 
 
 @pytest.fixture
 def other():
-    made.clear()
+    transpositions.clear()
     with toy("other", extra={"BatchMatMul": product}), pg.use_backend("other"):
         yield
     gc.collect()
 
 
-def forms():
+def count_forms():
     gc.collect()
     return pg.memory().backends["other"].cached_copies
 
@@ -46,13 +48,13 @@ def forms():
 @pytest.mark.usefixtures("other")
 def test_a_form_is_kept_from_the_second_call_on():
     w = pg.asarray(W)
-    counts, kept = [], []
+    counts, form_counts = [], []
     for _ in range(4):
         assert (pg.matmul(A, w).numpy() == A @ W).all()
-        counts.append(len(made))
-        kept.append(forms())
+        counts.append(len(transpositions))
+        form_counts.append(count_forms())
     assert counts == [1, 2, 2, 2]
-    assert kept == [0, 1, 1, 1]
+    assert form_counts == [0, 1, 1, 1]
 
 
 @pytest.mark.usefixtures("other")
@@ -61,30 +63,30 @@ def test_the_form_of_a_temporary_result_is_not_kept():
     for number in range(5):
         y = pg.matmul(A, w + float(number))
         assert (y.numpy() == A @ (W + number)).all()
-        assert forms() == 0
-    assert len(made) == 5
+        assert count_forms() == 0
+    assert len(transpositions) == 5
 
 
 @pytest.mark.usefixtures("other")
-@pytest.mark.parametrize("how", ["del", "dispose", "tidy", "assign"])
-def test_a_form_goes_with_its_array(how):
+@pytest.mark.parametrize("removal", ["del", "dispose", "tidy", "assign"])
+def test_a_form_goes_with_its_array(removal):
     before = pg.memory().backends["other"].bytes
     with pg.tidy():
         w = pg.asarray(W)
         for _ in range(3):
             pg.matmul(A, w)
-        form = weakref.ref(prepared(w._data, turned))
-        assert forms() == 1
-        if how == "del":
+        form = weakref.ref(prepared(w._data, transposed))
+        assert count_forms() == 1
+        if removal == "del":
             del w
-        elif how == "dispose":
+        elif removal == "dispose":
             w.dispose()
-        elif how == "assign":
+        elif removal == "assign":
             w[0] = 5.0
             assert (pg.matmul(A, w).numpy() == A @ w.numpy()).all()
     gc.collect()
     assert form() is None
-    assert forms() == 0
+    assert count_forms() == 0
     assert pg.memory().backends["other"].bytes <= before + A.nbytes
 
 
@@ -95,7 +97,7 @@ def test_handles_share_a_form_and_memory_counts_it_once():
     handles = [w, pg.stop_gradient(w), pg.stop_gradient(w)]
     for handle in handles:
         pg.matmul(A, handle)
-    assert len(made) == 2
+    assert len(transpositions) == 2
     after = pg.memory().backends["other"]
     assert after.cached_copies - before.cached_copies == 1
     assert after.bytes - before.bytes == W.nbytes
@@ -107,73 +109,73 @@ def test_a_cached_copy_of_another_backend_has_a_form():
         w = pg.asarray(W)
     for _ in range(4):
         assert (pg.matmul(A, w).numpy() == A @ W).all()
-    assert len(made) == 2
-    assert forms() == 2  # the copy, and its form
+    assert len(transpositions) == 2
+    assert count_forms() == 2  # the copy and its form
 
 
 @pytest.mark.usefixtures("other")
-def test_a_replay_takes_the_form_of_what_it_gets():
+def test_a_replay_uses_the_form_of_its_argument():
     one = pg.asarray(W)
     two = pg.asarray(W + 1.0)
     f = pg.jit(lambda a, w: pg.matmul(a, w))
     for _ in range(4):
         assert (f(A, one).numpy() == A @ W).all()
         assert (f(A, two).numpy() == A @ (W + 1)).all()
-    assert len(made) == 4
+    assert len(transpositions) == 4
 
 
-def test_memory_that_others_write_to_has_no_form():
+def test_shared_memory_has_no_form():
     values = W.copy()
     with pg.use_backend("cpu"):
         w = pg.asarray(values, copy=False)
     for number in range(4):
         values[0] = number
-        assert (values == prepared(w._data, turned).T).all()
+        assert (values == prepared(w._data, transposed).T).all()
 
 
-def test_memory_that_is_lent_later_has_no_form_any_more():
+def test_memory_that_is_exported_later_loses_its_form():
     with pg.use_backend("cpu"):
         w = pg.asarray(W)
     for _ in range(3):
-        prepared(w._data, turned)
+        prepared(w._data, transposed)
     w.__dlpack__()
     for number in range(4):
         w._data[0] = number
-        assert (w.numpy() == prepared(w._data, turned).T).all()
+        assert (w.numpy() == prepared(w._data, transposed).T).all()
 
 
-def test_a_form_that_was_certain_to_be_used_is_kept_at_once():
-    made.clear()
+def test_a_form_that_is_declared_as_reused_is_kept_at_once():
+    transpositions.clear()
     w = W.copy()
-    first = prepared(w, turned, reused=True)
-    assert prepared(w, turned) is first
-    assert len(made) == 1
+    first = prepared(w, transposed, reused=True)
+    assert prepared(w, transposed) is first
+    assert len(transpositions) == 1
 
 
 def test_forms_differ_by_function():
     w = W.copy()
     sums = lambda b: (b.sum(0), b.sum(1))
     for _ in range(2):
-        assert prepared(w, turned).shape == (4, 3)
+        assert prepared(w, transposed).shape == (4, 3)
         assert [x.shape for x in prepared(w, sums)] == [(4,), (3,)]
 
 
-def test_a_view_is_not_kept_because_it_would_hold_the_array():
+def test_a_view_is_not_kept_because_it_would_keep_its_array_alive():
     w = W.copy()
-    gone = weakref.ref(w)
+    reference = weakref.ref(w)
     for _ in range(3):
         assert prepared(w, np.transpose).base is w
     del w
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
-def test_what_has_no_weak_references_is_made_anew():
-    made.clear()
+def test_the_form_of_an_object_without_weak_references_is_not_kept():
+    transpositions.clear()
     number = np.float32(2.0)
     for _ in range(3):
-        prepared(number, lambda x: made.append(1) or x + 1)
-    assert len(made) == 3
+        prepared(number, lambda x: transpositions.append(1) or x + 1)
+    assert len(transpositions) == 3
 
 
 def test_an_error_keeps_nothing():
@@ -185,11 +187,11 @@ def test_an_error_keeps_nothing():
     for _ in range(3):
         with pytest.raises(ValueError, match="no memory"):
             prepared(w, fails)
-    assert prepared(w, turned).shape == (4, 3)
+    assert prepared(w, transposed).shape == (4, 3)
 
 
 def test_threads_get_the_form_of_their_array():
-    """Arrays come and go, so their ids are used again."""
+    """Temporary arrays reuse the ids of earlier ones."""
     wrong = []
     started = threading.Barrier(4)
     shared = [np.full((3, 4), n, np.float32) for n in range(8)]
@@ -198,9 +200,9 @@ def test_threads_get_the_form_of_their_array():
         started.wait()
         for number in range(300):
             value = (seed * 1000 + number) % 997
-            own = np.full((3, 4), value, np.float32)
-            for w, wanted in ((own, value), (shared[number % 8], number % 8)) * 3:
-                if (prepared(w, turned) != wanted).any():
+            temporary = np.full((3, 4), value, np.float32)
+            for w, wanted in ((temporary, value), (shared[number % 8], number % 8)) * 3:
+                if (prepared(w, transposed) != wanted).any():
                     wrong.append((seed, number))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
@@ -209,4 +211,4 @@ def test_threads_get_the_form_of_their_array():
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len({id(prepared(w, turned)) for w in shared for _ in range(3)}) == 8
+    assert len({id(prepared(w, transposed)) for w in shared for _ in range(3)}) == 8

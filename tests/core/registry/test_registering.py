@@ -1,4 +1,4 @@
-"""Registering, asking and removing, by users: kernels, gradients, backends."""
+"""Kernels, gradients and backends that users register, look up and remove."""
 
 import numpy as np
 import plugrad as pg
@@ -8,12 +8,12 @@ from plugrad_conformance.toy import toy
 from plugrad_cpu.arrays import NumpyArrays
 
 
-def test_get_kernel_shows_what_is_in_force(backend):
+def test_get_kernel_returns_the_kernel_in_force(backend):
     before = pg.get_kernel("Exp", backend)
-    mine = lambda x: x
-    pg.register_kernel("Exp", backend, mine)
-    assert pg.get_kernel("Exp", backend) is mine
-    assert pg.get_kernels_for_backend(backend)["Exp"] is mine
+    user_kernel = lambda x: x
+    pg.register_kernel("Exp", backend, user_kernel)
+    assert pg.get_kernel("Exp", backend) is user_kernel
+    assert pg.get_kernels_for_backend(backend)["Exp"] is user_kernel
     pg.unregister_kernel("Exp", backend)
     assert pg.get_kernel("Exp", backend) is before
 
@@ -72,7 +72,7 @@ def test_copy_registered_kernels():
         pg.remove_backend("copy_of_cpu")
 
 
-def test_gradients_are_layers(backend):
+def test_precedence_of_registered_and_overridden_gradients(backend):
     x = pg.asarray(2.0)
     slope = lambda: pg.grad(pg.square)(x).item()
     assert slope() == 4.0
@@ -91,7 +91,7 @@ def test_gradients_are_layers(backend):
     assert slope() == 4.0
 
 
-def test_a_gradient_registered_inside_a_scope_shows_in_it(backend):
+def test_a_gradient_registered_inside_a_scope_has_effect_in_it(backend):
     x = pg.asarray(2.0)
     with pg.override_gradient("Exp", x=lambda dy: dy):
         assert pg.grad(pg.square)(x).item() == 4.0
@@ -114,7 +114,7 @@ def test_keyword_only_parameters_and_partial_functions(backend):
         assert pg.grad(pg.exp)(2.0).item() == 6.0
 
 
-def test_a_kernel_of_several_outputs_with_one_that_nobody_uses(backend):
+def test_a_kernel_with_an_unused_output(backend):
     contract = Kernel("test.Two(x) -> a, b", out=lambda x: (x, x))
     add = pg.get_kernel("Add", backend)
     pg.register_kernel(contract, backend, lambda x: (add(x, x), add(add(x, x), x)))
@@ -130,11 +130,11 @@ def test_a_kernel_of_several_outputs_with_one_that_nobody_uses(backend):
         pg.unregister_kernel("test.Two", backend)
 
 
-def test_a_users_kernel_may_run_ops_and_never_warns(backend):
+def test_a_kernel_of_a_user_may_run_ops_and_does_not_warn(backend):
     contract = Kernel("test.Inner(x)", out=same)
 
     def kernel(x):
-        np.log(np.zeros(1, np.float32))  # a floating-point exception of its own
+        np.log(np.zeros(1, np.float32))  # NumPy would warn here
         return (pg.exp(np.asarray([0.0], np.float32)) + 1.0).numpy() * x
 
     with toy(extra={}), pg.use_backend("cpu"):
@@ -146,7 +146,7 @@ def test_a_users_kernel_may_run_ops_and_never_warns(backend):
 
 
 @pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_the_engine_says_what_it_is_doing():
+def test_the_state_of_the_engine():
     with toy(without=["Softmax"]), pg.use_backend("toy"):
         pg.softmax([[1.0, 2.0]])
         state = pg.engine()

@@ -1,4 +1,4 @@
-"""``with_strings``: a backend of numbers, whose strings are left to the host."""
+"""``with_strings``: a backend only for numbers leaves strings to its host."""
 
 import numpy as np
 import plugrad as pg
@@ -7,8 +7,8 @@ from plugrad.plugin import Backend, Runtime, runtime, with_strings
 from plugrad_cpu.arrays import NumpyArrays
 
 
-class Numbers:
-    """A native array that is no NumPy array; strings are NumPy arrays all the same."""
+class NumberArray:
+    """A native array of numbers. It is no NumPy array; only arrays of strings are."""
 
     def __init__(self, values):
         assert not values.dtype.hasobject
@@ -19,10 +19,10 @@ class Numbers:
 
 class Arrays(NumpyArrays):
     def upload(self, values):
-        return values if values.dtype.hasobject else Numbers(np.array(values))
+        return values if values.dtype.hasobject else NumberArray(np.array(values))
 
     def download(self, native):
-        return native.values if isinstance(native, Numbers) else native
+        return native.values if isinstance(native, NumberArray) else native
 
     def nbytes(self, native):
         return self.download(native).nbytes
@@ -32,8 +32,8 @@ def numbers_only(function):
     """Return a kernel function that fails on anything but numbers."""
 
     def kernel(*xs, **attrs):
-        given = [x.values if isinstance(x, Numbers) else None for x in xs]
-        return Numbers(function(*given, **attrs))
+        arrays = [x.values if isinstance(x, NumberArray) else None for x in xs]
+        return NumberArray(function(*arrays, **attrs))
 
     return kernel
 
@@ -43,16 +43,16 @@ NAMES = ("Equal", "Concat", "GatherV2", "Fill", "Reshape", "Add", "Softmax")
 
 @pytest.fixture
 def kernels():
-    """Open a backend of numbers, ``abacus``; return its kernel functions by name."""
+    """Open "abacus", a backend only for numbers; yield its kernel functions by name."""
     plain = {name: numbers_only(runtime("cpu").kernels[name]) for name in NAMES}
     arrays = Arrays()
 
-    def opened():
+    def open_backend():
         table = with_strings(plain, arrays, host="cpu")
         dtypes = ["bool", "int32", "float32", "string"]
         return Runtime(arrays=arrays, kernels=table, dtypes=dtypes, host="cpu")
 
-    pg.register_backend(Backend("abacus", open=opened, priority=-1))
+    pg.register_backend(Backend("abacus", open=open_backend, priority=-1))
     with pg.use_backend("abacus"):
         yield plain
     pg.remove_backend("abacus")
@@ -68,12 +68,12 @@ OPS = {
 
 
 @pytest.mark.parametrize("row", OPS)
-def test_the_host_runs_what_has_strings(row, kernels):
+def test_the_host_runs_kernels_on_strings(row, kernels):
     function, wanted = OPS[row]
     y = function(pg.asarray(["a", "b"]))
     assert (y.backend, y.tolist()) == ("abacus", wanted)
 
 
-def test_kernels_of_numbers_alone_are_as_they_were(kernels):
+def test_kernels_only_for_numbers_are_not_wrapped(kernels):
     table = runtime("abacus").kernels
     assert [n for n in NAMES if table[n] is kernels[n]] == ["Add", "Softmax"]

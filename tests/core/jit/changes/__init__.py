@@ -1,4 +1,4 @@
-"""State that changes under ``jit``: patterns, by kind, and their expected outcomes.
+"""Patterns of state that changes under ``jit``, and their expected outcomes.
 
 ``python -m tests.core.jit.changes`` prints how many of each kind have which outcome.
 """
@@ -10,7 +10,7 @@ from .frozen import FROZEN
 from .harness import PATTERNS, UNREAD, eager, explained, observe
 
 for _info in pkgutil.iter_modules(__path__):
-    if not _info.name.startswith("_"):  # each enters its patterns
+    if not _info.name.startswith("_"):  # each registers its patterns
         importlib.import_module(f"{__name__}.{_info.name}")
 
 __all__ = ["FROZEN", "PATTERNS", "UNREAD", "eager", "expected", "explained", "observe"]

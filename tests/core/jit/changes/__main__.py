@@ -1,7 +1,7 @@
-"""Print how many patterns of each kind have which outcome.
+"""Print the number of patterns by kind and outcome.
 
-``python -m tests.core.jit.changes [BACKEND] [--all]``; with ``--all`` each pattern that
-is not as expected has a line.
+``python -m tests.core.jit.changes [BACKEND] [--all]``; with ``--all`` it also prints a
+line for each pattern whose outcome is unexpected.
 """
 
 import sys
@@ -17,22 +17,22 @@ OUTCOMES = ["right", "frozen", "silent", "error", "alarm"]
 def main(arguments):
     names = [name for name in arguments if not name.startswith("-")]
     with pg.use_backend(names[0] if names else "cpu"):
-        found = {name: observe(of) for name, of in PATTERNS.items()}
-        unread = {name: explained(of) for name, of in UNREAD.items()}
-    kinds = dict.fromkeys(of.kind for of in PATTERNS.values())
+        found = {name: observe(pattern) for name, pattern in PATTERNS.items()}
+        unread = {name: explained(pattern) for name, pattern in UNREAD.items()}
+    kinds = dict.fromkeys(pattern.kind for pattern in PATTERNS.values())
     width = max(map(len, kinds))
-    print("kind".ljust(width), "count", *(f"{each:>6}" for each in OUTCOMES))
+    print("kind".ljust(width), "count", *(f"{outcome:>6}" for outcome in OUTCOMES))
     for kind in (*sorted(kinds), "all"):
-        of_kind = [n for n, of in PATTERNS.items() if kind in (of.kind, "all")]
-        counts = Counter(found[name].outcome for name in of_kind)
-        row = [f"{counts[each]:6}" for each in OUTCOMES]
-        print(kind.ljust(width), f"{len(of_kind):5}", *row)
+        names_of_kind = [
+            n for n, pattern in PATTERNS.items() if kind in (pattern.kind, "all")
+        ]
+        counts = Counter(found[name].outcome for name in names_of_kind)
+        row = [f"{counts[outcome]:6}" for outcome in OUTCOMES]
+        print(kind.ljust(width), f"{len(names_of_kind):5}", *row)
     wrong = [n for n in PATTERNS if found[n].outcome != expected(n)]
     print(f"{len(wrong)} of {len(PATTERNS)} patterns are not as expected")
-    retraced = [n for n in UNREAD if not is_quiet(UNREAD[n], *unread[n])]
-    print(
-        f"{len(retraced)} of {len(UNREAD)} functions are recorded too often, or wrong"
-    )
+    retraced = [n for n in UNREAD if not is_as_expected(UNREAD[n], *unread[n])]
+    print(f"{len(retraced)} of {len(UNREAD)} functions are recorded too often or wrong")
     if "--all" in arguments:
         for name in wrong:
             print(f"{name}: {found[name].outcome}; {found[name].detail[:150]}")
@@ -41,8 +41,10 @@ def main(arguments):
             print(f"{name}: right {is_right}; {why.reason}; {why.retraces}")
 
 
-def is_quiet(of, is_right, why):
-    return is_right and why.graph is not None and len(why.retraces) <= of.max_retraces
+def is_as_expected(pattern, is_right, why):
+    return (
+        is_right and why.graph is not None and len(why.retraces) <= pattern.max_retraces
+    )
 
 
 if __name__ == "__main__":

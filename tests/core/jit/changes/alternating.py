@@ -1,8 +1,8 @@
-"""State that alternates: it returns to what it was."""
+"""State that alternates between two values."""
 
 import plugrad as pg
 
-from .harness import gives, pattern, puts
+from .harness import pattern, sets_attr, sets_item
 
 KIND = "state that alternates"
 
@@ -29,18 +29,20 @@ def alternating(name, assign):
 
 
 pattern(KIND)(
-    alternating("a number alternates", lambda m, rate: gives(m, "rate", rate))
+    alternating("a number alternates", lambda m, rate: sets_attr(m, "rate", rate))
 )
 pattern(KIND)(
     alternating(
         "a tensor alternates",
-        lambda m, rate: lambda: gives(m, "rate", pg.ones(3) * rate)(),
+        lambda m, rate: lambda: sets_attr(m, "rate", pg.ones(3) * rate)(),
     )
 )
 pattern(KIND)(
     alternating(
         "a number and a counter alternate",
-        lambda m, rate: lambda: (gives(m, "rate", rate)(), gives(m, "calls", 0)()),
+        lambda m, rate: (
+            lambda: (sets_attr(m, "rate", rate)(), sets_attr(m, "calls", 0)())
+        ),
     )
 )
 
@@ -50,8 +52,8 @@ def two_tensors_alternate():
     tensors = [pg.asarray([1.0, 2.0, 3.0]), pg.asarray([4.0, 5.0, 6.0])]
     m = Model()
     m.w = tensors[0]
-    one = gives(m, "w", tensors[0])
-    other = gives(m, "w", tensors[1])
+    one = sets_attr(m, "w", tensors[0])
+    other = sets_attr(m, "w", tensors[1])
     return lambda x: x * m.w, other, one, other, one
 
 
@@ -59,7 +61,7 @@ def two_tensors_alternate():
 def a_mode_alternates_between_methods():
     m = Model()
     m.step = lambda x: x * 2.0
-    one, other = (gives(m, "step", g) for g in (lambda x: x, lambda x: x - 1.0))
+    one, other = (sets_attr(m, "step", g) for g in (lambda x: x, lambda x: x - 1.0))
     return lambda x: m.step(x), one, other, one, other
 
 
@@ -67,9 +69,9 @@ def a_mode_alternates_between_methods():
 def a_key_comes_and_goes():
     cfg = {}
     return lambda x: x * cfg.get("rate", 2.0), *[
-        puts(cfg, "rate", 3.0),
+        sets_item(cfg, "rate", 3.0),
         cfg.clear,
-        puts(cfg, "rate", 3.0),
+        sets_item(cfg, "rate", 3.0),
         cfg.clear,
     ]
 
@@ -77,17 +79,17 @@ def a_key_comes_and_goes():
 @pattern(KIND)
 def an_attribute_comes_and_goes():
     m = Model()
-    there = gives(m, "scale", 3.0)
-    gone = lambda: delattr(m, "scale")
-    return lambda x: x * getattr(m, "scale", 2.0), there, gone, there, gone
+    add = sets_attr(m, "scale", 3.0)
+    delete = lambda: delattr(m, "scale")
+    return lambda x: x * getattr(m, "scale", 2.0), add, delete, add, delete
 
 
 @pattern(KIND)
 def two_states_alternate_independently():
     cfg = {"a": 2.0, "b": 1.0}
     return lambda x: x * cfg["a"] + cfg["b"], *[
-        puts(cfg, "a", 3.0),
-        puts(cfg, "b", 4.0),
-        puts(cfg, "a", 2.0),
-        puts(cfg, "b", 1.0),
+        sets_item(cfg, "a", 3.0),
+        sets_item(cfg, "b", 4.0),
+        sets_item(cfg, "a", 2.0),
+        sets_item(cfg, "b", 1.0),
     ]

@@ -1,13 +1,13 @@
-"""Calls that the code does not name: special methods, descriptors, constructors."""
+"""Implicit calls in the code: special methods, descriptors, constructors."""
 
 import copy
 
 import numpy as np
 import plugrad as pg
 
-from .harness import gives, pattern, puts
+from .harness import pattern, sets_attr, sets_item
 
-KIND = "calls that the code does not name"
+KIND = "implicit calls"
 
 
 class Rate:
@@ -77,9 +77,9 @@ class Rate:
         return f"{self.hidden + 1.0}"
 
     def __copy__(self):
-        made = Rate()
-        made.hidden = self.hidden * 10.0
-        return made
+        copied = Rate()
+        copied.hidden = self.hidden * 10.0
+        return copied
 
     def __array__(self, dtype=None, copy=None):
         return np.full(3, self.hidden, "f4")
@@ -105,7 +105,7 @@ def unpacked(rate, x):
     return x * value
 
 
-# name: a function of a Rate and a tensor
+# special method: a function of a Rate and a tensor that calls it
 SPECIAL = {
     "getitem": lambda r, x: x * r["any"],
     "iter in a loop": added,
@@ -137,17 +137,17 @@ SPECIAL = {
 }
 
 
-def special(name, f):
+def pattern_of_special_method(name, f):
     def make():
         rate = Rate()
-        return lambda x: f(rate, x), gives(rate, "hidden", 3.0)
+        return lambda x: f(rate, x), sets_attr(rate, "hidden", 3.0)
 
     make.__name__ = f"the special method behind {name}"
     return make
 
 
 for _name, _f in SPECIAL.items():
-    pattern(KIND)(special(_name, _f))
+    pattern(KIND)(pattern_of_special_method(_name, _f))
 
 
 @pattern(KIND)
@@ -157,26 +157,28 @@ def a_special_method_of_the_class_is_patched():
             return 2
 
     m = Model()
-    return lambda x: x * float(len(m)), gives(Model, "__len__", lambda self: 3)
+    return lambda x: x * float(len(m)), sets_attr(Model, "__len__", lambda self: 3)
 
 
 @pattern(KIND)
-def a_bool_takes_the_place_of_a_len():
+def a_class_with_len_gets_a_bool():
     class Model:
         def __len__(self):
             return 2
 
     m = Model()
-    return lambda x: x * 2.0 if m else x, gives(Model, "__bool__", lambda self: False)
+    return lambda x: x * 2.0 if m else x, sets_attr(
+        Model, "__bool__", lambda self: False
+    )
 
 
 @pattern(KIND)
-def a_call_of_the_class_is_patched():
+def the_call_method_of_the_class_is_patched():
     class Model:
         def __call__(self, x):
             return x * 2.0
 
-    return Model(), gives(Model, "__call__", lambda self, x: x * 3.0)
+    return Model(), sets_attr(Model, "__call__", lambda self, x: x * 3.0)
 
 
 @pattern(KIND)
@@ -187,7 +189,7 @@ def a_constructor_reads_its_class():
         def __init__(self):
             self.scale = self.rate
 
-    return lambda x: x * Layer().scale, gives(Layer, "rate", 3.0)
+    return lambda x: x * Layer().scale, sets_attr(Layer, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -199,20 +201,20 @@ def a_constructor_is_patched():
     def other(self):
         self.scale = 3.0
 
-    return lambda x: x * Layer().scale, gives(Layer, "__init__", other)
+    return lambda x: x * Layer().scale, sets_attr(Layer, "__init__", other)
 
 
 @pattern(KIND)
-def a_new_reads_a_table():
+def the_new_of_a_class_reads_a_table():
     table = {"rate": 2.0}
 
     class Layer:
         def __new__(cls):
-            made = object.__new__(cls)
-            made.scale = table["rate"]
-            return made
+            layer = object.__new__(cls)
+            layer.scale = table["rate"]
+            return layer
 
-    return lambda x: x * Layer().scale, puts(table, "rate", 3.0)
+    return lambda x: x * Layer().scale, sets_item(table, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -226,7 +228,7 @@ def a_metaclass_call_reads_a_table():
     class Layer(metaclass=Meta):
         pass
 
-    return lambda x: x * Layer(), puts(table, "rate", 3.0)
+    return lambda x: x * Layer(), sets_item(table, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -240,7 +242,7 @@ def a_descriptor_reads_the_instance():
         hidden = 1.0
 
     m = Model()
-    return lambda x: x * m.rate, gives(m, "hidden", 3.0)
+    return lambda x: x * m.rate, sets_attr(m, "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -255,7 +257,7 @@ def a_descriptor_reads_itself():
         rate = Scaled()
 
     m = Model()
-    return lambda x: x * m.rate, gives(vars(Model)["rate"], "hidden", 3.0)
+    return lambda x: x * m.rate, sets_attr(vars(Model)["rate"], "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -276,7 +278,7 @@ def a_setter_reads_a_table():
         m.scale = 1.0
         return x * m.scale
 
-    return f, puts(table, "rate", 3.0)
+    return f, sets_item(table, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -294,7 +296,7 @@ def an_in_place_operator_reads_the_instance():
         y += x
         return y
 
-    return f, gives(total, "rate", 3.0)
+    return f, sets_attr(total, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -319,7 +321,9 @@ def an_iterator_class_reads_its_owner():
             return self
 
     layers = Layers()
-    return lambda x: x * sum(rate for rate in layers), gives(layers, "rates", (1.0, 2))
+    return lambda x: x * sum(rate for rate in layers), sets_attr(
+        layers, "rates", (1.0, 2)
+    )
 
 
 @pattern(KIND)
@@ -333,7 +337,9 @@ def an_instance_check_reads_a_table():
     class Fast(metaclass=Meta):
         pass
 
-    return lambda x: x * 3.0 if isinstance(1, Fast) else x, puts(table, "yes", True)
+    return lambda x: x * 3.0 if isinstance(1, Fast) else x, sets_item(
+        table, "yes", True
+    )
 
 
 @pattern(KIND)
@@ -344,11 +350,11 @@ def a_class_item_reads_the_class():
         def __class_getitem__(cls, key):
             return cls.rate
 
-    return lambda x: x * Table[0], gives(Table, "rate", 3.0)
+    return lambda x: x * Table[0], sets_attr(Table, "rate", 3.0)
 
 
 @pattern(KIND)
-def a_subclass_hook_of_a_class_made_in_the_call():
+def a_subclass_hook_runs_for_a_class_made_in_the_call():
     class Base:
         rate = 2.0
 
@@ -361,4 +367,4 @@ def a_subclass_hook_of_a_class_made_in_the_call():
 
         return x * Made.scale
 
-    return f, gives(Base, "rate", 3.0)
+    return f, sets_attr(Base, "rate", 3.0)

@@ -1,4 +1,4 @@
-"""Objects of all kinds of classes change in attributes that are read."""
+"""Changes of attributes in objects of all kinds of classes."""
 
 import abc
 import copy
@@ -6,7 +6,7 @@ import weakref
 
 import plugrad as pg
 
-from .harness import gives, pattern, puts
+from .harness import pattern, sets_attr, sets_item
 
 KIND = "class machinery"
 
@@ -15,10 +15,10 @@ class Holder:
     """An object without attributes of its own."""
 
 
-def holder(**attributes):
-    made = Holder()
-    vars(made).update(attributes)
-    return made
+def holder_with(**attributes):
+    holder = Holder()
+    vars(holder).update(attributes)
+    return holder
 
 
 @pattern(KIND)
@@ -31,7 +31,7 @@ def an_attribute_behind_a_property():
             return self.hidden + 1.0
 
     m = Model()
-    return lambda x: x * m.rate, gives(m, "hidden", 3.0)
+    return lambda x: x * m.rate, sets_attr(m, "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -40,7 +40,7 @@ def a_property_of_the_class_is_replaced():
         rate = property(lambda self: 2.0)
 
     m = Model()
-    return lambda x: x * m.rate, gives(Model, "rate", property(lambda self: 3.0))
+    return lambda x: x * m.rate, sets_attr(Model, "rate", property(lambda self: 3.0))
 
 
 @pattern(KIND)
@@ -50,7 +50,7 @@ def a_slot():
 
     m = Model()
     m.rate = 2.0
-    return lambda x: x * m.rate, gives(m, "rate", 3.0)
+    return lambda x: x * m.rate, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -63,7 +63,11 @@ def slots_that_are_inherited():
 
     m = Model()
     m.rate, m.shift = 2.0, 1.0
-    return lambda x: x * m.rate + m.shift, gives(m, "rate", 3.0), gives(m, "shift", 0.0)
+    return (
+        lambda x: x * m.rate + m.shift,
+        sets_attr(m, "rate", 3.0),
+        sets_attr(m, "shift", 0.0),
+    )
 
 
 @pattern(KIND)
@@ -74,13 +78,13 @@ def a_slot_that_was_empty():
     m = Model()
     return (
         lambda x: x * getattr(m, "rate", 2.0),
-        gives(m, "rate", 3.0),
+        sets_attr(m, "rate", 3.0),
         lambda: delattr(m, "rate"),
     )
 
 
 @pattern(KIND)
-def a_slot_beside_a_dict():
+def a_slot_and_a_dict():
     class Base:
         __slots__ = ("rate",)
 
@@ -89,7 +93,11 @@ def a_slot_beside_a_dict():
 
     m = Model()
     m.rate, m.shift = 2.0, 1.0
-    return lambda x: x * m.rate + m.shift, gives(m, "shift", 0.0), gives(m, "rate", 3.0)
+    return (
+        lambda x: x * m.rate + m.shift,
+        sets_attr(m, "shift", 0.0),
+        sets_attr(m, "rate", 3.0),
+    )
 
 
 @pattern(KIND)
@@ -102,7 +110,7 @@ def a_getattr_that_reads_a_dict():
             return self.table[name]
 
     m = Model()
-    return lambda x: x * m.rate, puts(m.table, "rate", 3.0)
+    return lambda x: x * m.rate, sets_item(m.table, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -114,16 +122,16 @@ def a_getattr_that_forwards():
         def __getattr__(self, name):
             return getattr(self._inner, name)
 
-    m = Wrapper(holder(rate=2.0))
+    m = Wrapper(holder_with(rate=2.0))
     return (
         lambda x: x * m.rate,
-        gives(m._inner, "rate", 3.0),
-        gives(m, "_inner", holder(rate=4.0)),
+        sets_attr(m._inner, "rate", 3.0),
+        sets_attr(m, "_inner", holder_with(rate=4.0)),
     )
 
 
 @pattern(KIND)
-def a_getattribute_that_counts_in_a_table():
+def a_getattribute_that_reads_a_table():
     rates = {"rate": 2.0}
 
     class Model:
@@ -133,37 +141,41 @@ def a_getattribute_that_counts_in_a_table():
             return object.__getattribute__(self, name)
 
     m = Model()
-    return lambda x: x * m.rate, puts(rates, "rate", 3.0)
+    return lambda x: x * m.rate, sets_item(rates, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_attribute_by_a_computed_name():
-    m = holder(rate_1=2.0, rate_2=3.0)
+    m = holder_with(rate_1=2.0, rate_2=3.0)
     names = [1]
     return (
         lambda x: x * getattr(m, f"rate_{names[0]}"),
-        gives(m, "rate_1", 5.0),
-        puts(names, 0, 2),
+        sets_attr(m, "rate_1", 5.0),
+        sets_item(names, 0, 2),
     )
 
 
 @pattern(KIND)
 def the_vars_of_an_object():
-    m = holder(rate=2.0)
-    return lambda x: x * sum(vars(m).values()), gives(m, "rate", 3.0), gives(m, "b", 1)
+    m = holder_with(rate=2.0)
+    return (
+        lambda x: x * sum(vars(m).values()),
+        sets_attr(m, "rate", 3.0),
+        sets_attr(m, "b", 1),
+    )
 
 
 @pattern(KIND)
 def the_dict_of_an_object():
-    m = holder(rate=2.0)
-    return lambda x: x * m.__dict__["rate"], gives(m, "rate", 3.0)
+    m = holder_with(rate=2.0)
+    return lambda x: x * m.__dict__["rate"], sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
 def the_names_that_dir_finds():
-    m = holder(rate=2.0)
+    m = holder_with(rate=2.0)
     count = lambda: sum(name.startswith("rate") for name in dir(m))
-    return lambda x: x * float(count()), gives(m, "rate_2", 3.0)
+    return lambda x: x * float(count()), sets_attr(m, "rate_2", 3.0)
 
 
 @pattern(KIND)
@@ -172,7 +184,7 @@ def the_class_that_type_returns():
         rate = 2.0
 
     m = Model()
-    return lambda x: x * type(m).rate, gives(Model, "rate", 3.0)
+    return lambda x: x * type(m).rate, sets_attr(Model, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -181,11 +193,11 @@ def the_name_of_a_class():
         pass
 
     m = Model()
-    return lambda x: x * float(len(type(m).__name__)), gives(Model, "__name__", "M")
+    return lambda x: x * float(len(type(m).__name__)), sets_attr(Model, "__name__", "M")
 
 
 @pattern(KIND)
-def the_class_that_isinstance_asks_for():
+def the_class_that_isinstance_checks():
     class Slow:
         pass
 
@@ -193,7 +205,9 @@ def the_class_that_isinstance_asks_for():
         pass
 
     m = Slow()
-    return lambda x: x * 3.0 if isinstance(m, Fast) else x, gives(m, "__class__", Fast)
+    return lambda x: x * 3.0 if isinstance(m, Fast) else x, sets_attr(
+        m, "__class__", Fast
+    )
 
 
 @pattern(KIND)
@@ -206,11 +220,11 @@ def an_attribute_of_a_metaclass():
     class Model(metaclass=Meta):
         hidden = 2.0
 
-    return lambda x: x * Model.rate, gives(Model, "hidden", 3.0)
+    return lambda x: x * Model.rate, sets_attr(Model, "hidden", 3.0)
 
 
 @pattern(KIND)
-def a_descriptor_with_values_by_instance():
+def a_descriptor_with_a_table_of_instances():
     class Field:
         def __init__(self):
             self.values = {}
@@ -226,11 +240,11 @@ def a_descriptor_with_values_by_instance():
 
     m = Model()
     m.rate = 2.0
-    return lambda x: x * m.rate, gives(m, "rate", 3.0)
+    return lambda x: x * m.rate, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
-def a_registry_that_subclasses_enter():
+def a_registry_of_subclasses_grows():
     class Base:
         registry = []  # noqa: RUF012
 
@@ -257,7 +271,7 @@ def an_abstract_base_of_a_model():
             return self.hidden
 
     m = Model()
-    return m, gives(m, "hidden", 3.0), gives(Model, "rate", lambda self: 4.0)
+    return m, sets_attr(m, "hidden", 3.0), sets_attr(Model, "rate", lambda self: 4.0)
 
 
 @pattern(KIND)
@@ -267,17 +281,17 @@ def a_number_with_attributes():
 
     rate = Rate(2.0)
     rate.shift = 1.0
-    return lambda x: x * float(rate) + rate.shift, gives(rate, "shift", 3.0)
+    return lambda x: x * float(rate) + rate.shift, sets_attr(rate, "shift", 3.0)
 
 
 @pattern(KIND)
-def a_text_with_attributes():
+def a_str_with_attributes():
     class Name(str):
         pass
 
     name = Name("2.0")
     name.shift = 1.0
-    return lambda x: x * float(name) + name.shift, gives(name, "shift", 3.0)
+    return lambda x: x * float(name) + name.shift, sets_attr(name, "shift", 3.0)
 
 
 @pattern(KIND)
@@ -291,12 +305,12 @@ def an_exception_with_attributes():
         except ValueError as caught:
             return x * caught.rate
 
-    return f, gives(error, "rate", 3.0)
+    return f, sets_attr(error, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_object_behind_a_weak_reference():
-    m = holder(rate=2.0)
+    m = holder_with(rate=2.0)
     box = [m]
     reference = weakref.ref(m)
 
@@ -304,12 +318,12 @@ def an_object_behind_a_weak_reference():
         found = reference()
         return x * found.rate if box else x
 
-    return f, gives(m, "rate", 3.0)
+    return f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
 def a_weak_reference_that_dies():
-    box = [holder(rate=2.0)]
+    box = [holder_with(rate=2.0)]
     reference = weakref.ref(box[0])
     return lambda x: x if reference() is None else x * 2.0, box.clear
 
@@ -324,21 +338,21 @@ def a_weak_dictionary():
 
 @pattern(KIND)
 def a_copy_of_an_object():
-    m = holder(rate=2.0)
-    return lambda x: x * copy.copy(m).rate, gives(m, "rate", 3.0)
+    m = holder_with(rate=2.0)
+    return lambda x: x * copy.copy(m).rate, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
 def a_deep_copy_of_an_object():
-    m = holder(inner=holder(rate=2.0))
-    return lambda x: x * copy.deepcopy(m).inner.rate, gives(m.inner, "rate", 3.0)
+    m = holder_with(inner=holder_with(rate=2.0))
+    return lambda x: x * copy.deepcopy(m).inner.rate, sets_attr(m.inner, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_object_that_refers_to_its_parent():
-    parent = holder(rate=2.0)
-    parent.child = holder(parent=parent)
-    return lambda x: x * parent.child.parent.child.parent.rate, gives(
+    parent = holder_with(rate=2.0)
+    parent.child = holder_with(parent=parent)
+    return lambda x: x * parent.child.parent.child.parent.rate, sets_attr(
         parent, "rate", 3.0
     )
 
@@ -347,11 +361,11 @@ def an_object_that_refers_to_its_parent():
 def a_class_made_by_type():
     model = type("Model", (), {"rate": 2.0})
     m = model()
-    return lambda x: x * m.rate, gives(model, "rate", 3.0)
+    return lambda x: x * m.rate, sets_attr(model, "rate", 3.0)
 
 
 @pattern(KIND)
-def a_state_method_says_what_changes():
+def a_state_method_returns_what_changes():
     class Model:
         def __init__(self):
             self.rate, self.calls = 2.0, 0
@@ -363,7 +377,7 @@ def a_state_method_says_what_changes():
             return x * self.rate
 
     m = Model()
-    return m, gives(m, "rate", 3.0), gives(m, "rate", 4.0)
+    return m, sets_attr(m, "rate", 3.0), sets_attr(m, "rate", 4.0)
 
 
 @pattern(KIND)
@@ -379,7 +393,7 @@ def a_state_method_returns_a_tensor():
             return x * self.w
 
     m = Model()
-    return m, lambda: gives(m, "w", m.w + 1.0)(), lambda: puts(m.w, 0, 9.0)()
+    return m, lambda: sets_attr(m, "w", m.w + 1.0)(), lambda: sets_item(m.w, 0, 9.0)()
 
 
 @pattern(KIND)
@@ -397,4 +411,4 @@ def a_state_method_of_a_base():
             return x * self.rate + self.layers[0]
 
     m = Model()
-    return m, puts(m.layers, 0, 3.0), gives(m, "rate", 3.0)
+    return m, sets_item(m.layers, 0, 3.0), sets_attr(m, "rate", 3.0)

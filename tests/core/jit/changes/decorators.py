@@ -4,7 +4,7 @@ import contextlib
 import functools
 import operator
 
-from .harness import gives, pattern, puts
+from .harness import pattern, sets_attr, sets_item
 
 KIND = "decorators and callables"
 
@@ -20,16 +20,16 @@ def the_wrapped_function_of_a_wrapper():
 
         return wrapper
 
-    return doubled(lambda x: x + 1.0), puts(rates, 0, 3.0)
+    return doubled(lambda x: x + 1.0), sets_item(rates, 0, 3.0)
 
 
 @pattern(KIND)
-def the_attribute_wrapped_that_is_called():
+def the_attribute_wrapped_is_called():
     def f(x):
         return f.__wrapped__(x)
 
     f.__wrapped__ = lambda x: x * 2.0
-    return f, gives(f, "__wrapped__", lambda x: x * 3.0)
+    return f, sets_attr(f, "__wrapped__", lambda x: x * 3.0)
 
 
 @pattern(KIND)
@@ -40,7 +40,7 @@ def a_cache_of_results_is_cleared():
     def rate():
         return rates[0]
 
-    return lambda x: x * rate(), puts(rates, 0, 3.0), rate.cache_clear
+    return lambda x: x * rate(), sets_item(rates, 0, 3.0), rate.cache_clear
 
 
 @pattern(KIND)
@@ -52,7 +52,7 @@ def a_cache_of_results_by_key():
     def rate(name):
         return rates[name]
 
-    return lambda x: x * rate(chosen[0]), puts(chosen, 0, "b")
+    return lambda x: x * rate(chosen[0]), sets_item(chosen, 0, "b")
 
 
 @pattern(KIND)
@@ -65,7 +65,7 @@ def a_single_dispatch_gets_a_class():
 
 
 @pattern(KIND)
-def a_method_of_single_dispatch_reads_self():
+def a_single_dispatch_method_reads_self():
     class Model:
         hidden = 2.0
 
@@ -78,7 +78,7 @@ def a_method_of_single_dispatch_reads_self():
             return self.hidden
 
     m = Model()
-    return lambda x: x * m.rate(1), gives(m, "hidden", 3.0)
+    return lambda x: x * m.rate(1), sets_attr(m, "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -86,14 +86,14 @@ def a_dict_in_a_partial():
     cfg = {"rate": 2.0}
     return (
         functools.partial(lambda cfg, x: x * cfg["rate"], cfg),
-        puts(cfg, "rate", 3.0),
+        sets_item(cfg, "rate", 3.0),
     )
 
 
 @pattern(KIND)
 def the_keywords_of_a_partial():
     scale = functools.partial(lambda x, rate: x * rate, rate=2.0)
-    return lambda x: scale(x), puts(scale.keywords, "rate", 3.0)
+    return lambda x: scale(x), sets_item(scale.keywords, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -114,7 +114,7 @@ def a_partial_method():
         scale = functools.partialmethod(scaled, 1.0)
 
     m = Model()
-    return lambda x: m.scale(x), gives(m, "hidden", 3.0)
+    return lambda x: m.scale(x), sets_attr(m, "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -127,7 +127,7 @@ def a_cached_property_is_deleted():
             return self.hidden
 
     m = Model()
-    return lambda x: x * m.rate, gives(m, "hidden", 3.0), lambda: delattr(m, "rate")
+    return lambda x: x * m.rate, sets_attr(m, "hidden", 3.0), lambda: delattr(m, "rate")
 
 
 @pattern(KIND)
@@ -142,7 +142,7 @@ def a_context_manager_reads_a_list():
         with scaled() as rate:
             return x * rate
 
-    return f, puts(rates, 0, 3.0)
+    return f, sets_item(rates, 0, 3.0)
 
 
 @pattern(KIND)
@@ -156,7 +156,7 @@ def a_context_manager_as_a_decorator():
         yield
         current[0] = 1.0
 
-    return scaled()(lambda x: x * current[0]), puts(rates, 0, 3.0)
+    return scaled()(lambda x: x * current[0]), sets_item(rates, 0, 3.0)
 
 
 @pattern(KIND)
@@ -167,7 +167,7 @@ def a_static_method_is_replaced():
             return 2.0
 
     m = Model()
-    return lambda x: x * m.rate(), gives(Model, "rate", staticmethod(lambda: 3.0))
+    return lambda x: x * m.rate(), sets_attr(Model, "rate", staticmethod(lambda: 3.0))
 
 
 @pattern(KIND)
@@ -179,7 +179,7 @@ def a_class_method_reads_its_class():
         def rate(cls):
             return cls.hidden
 
-    return lambda x: x * Model.rate(), gives(Model, "hidden", 3.0)
+    return lambda x: x * Model.rate(), sets_attr(Model, "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -194,8 +194,8 @@ def a_class_as_a_decorator():
     scaled = Scaled(lambda x: x + 1.0)
     return (
         lambda x: scaled(x),
-        gives(scaled, "rate", 3.0),
-        gives(scaled, "g", lambda x: x - 1.0),
+        sets_attr(scaled, "rate", 3.0),
+        sets_attr(scaled, "g", lambda x: x - 1.0),
     )
 
 
@@ -203,14 +203,14 @@ def a_class_as_a_decorator():
 def a_bound_method_of_a_dict():
     cfg = {"rate": 2.0}
     get = cfg.get
-    return lambda x: x * get("rate"), puts(cfg, "rate", 3.0)
+    return lambda x: x * get("rate"), sets_item(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
 def a_bound_special_method_of_a_list():
     items = [2.0]
     item = items.__getitem__
-    return lambda x: x * item(0), puts(items, 0, 3.0)
+    return lambda x: x * item(0), sets_item(items, 0, 3.0)
 
 
 @pattern(KIND)
@@ -223,7 +223,7 @@ def a_bound_method_that_is_captured():
 
     m = Model()
     rate = m.rate
-    return lambda x: x * rate(), gives(m, "hidden", 3.0)
+    return lambda x: x * rate(), sets_attr(m, "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -233,7 +233,7 @@ def a_bound_method_of_a_deeper_object():
 
     owner = Owner()
     get = functools.partial(owner.cfg.get, "rate")
-    return lambda x: x * get(), puts(owner.cfg, "rate", 3.0)
+    return lambda x: x * get(), sets_item(owner.cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -245,14 +245,14 @@ def an_attrgetter():
     m.inner = Model()
     m.inner.rate = 2.0
     get = operator.attrgetter("inner.rate")
-    return lambda x: x * get(m), gives(m.inner, "rate", 3.0)
+    return lambda x: x * get(m), sets_attr(m.inner, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_itemgetter():
     cfg = {"rate": 2.0}
     get = operator.itemgetter("rate")
-    return lambda x: x * get(cfg), puts(cfg, "rate", 3.0)
+    return lambda x: x * get(cfg), sets_item(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -265,7 +265,7 @@ def a_methodcaller():
 
     m = Model()
     call = operator.methodcaller("rate", 2.0)
-    return lambda x: x * call(m), gives(m, "hidden", 3.0)
+    return lambda x: x * call(m), sets_attr(m, "hidden", 3.0)
 
 
 @pattern(KIND)
@@ -273,14 +273,14 @@ def a_key_of_sorted():
     weights = {"a": 1.0, "b": 2.0}
     rates = {"a": 2.0, "b": 3.0}
     first = lambda: sorted(rates, key=lambda name: weights[name])[0]
-    return lambda x: x * rates[first()], puts(weights, "a", 5.0)
+    return lambda x: x * rates[first()], sets_item(weights, "a", 5.0)
 
 
 @pattern(KIND)
 def a_key_of_max():
     weights = {"a": 1.0, "b": 2.0}
     names = ["a", "b"]
-    return lambda x: x * float(ord(max(names, key=weights.get))), puts(
+    return lambda x: x * float(ord(max(names, key=weights.get))), sets_item(
         weights, "a", 5.0
     )
 
@@ -288,14 +288,17 @@ def a_key_of_max():
 @pattern(KIND)
 def a_function_of_map():
     rates = [2.0]
-    return lambda x: x * sum(map(lambda n: n * rates[0], [1, 2])), puts(rates, 0, 3.0)
+    return lambda x: x * sum(map(lambda n: n * rates[0], [1, 2])), sets_item(
+        rates, 0, 3.0
+    )
 
 
 @pattern(KIND)
 def a_function_of_filter():
     limit = [2]
-    return lambda x: x * float(len([*filter(lambda n: n > limit[0], range(5))])), puts(
-        limit, 0, 3
+    return (
+        lambda x: x * float(len([*filter(lambda n: n > limit[0], range(5))])),
+        sets_item(limit, 0, 3),
     )
 
 
@@ -303,4 +306,4 @@ def a_function_of_filter():
 def a_function_of_reduce():
     rates = [2.0]
     add = lambda a, b: a + b * rates[0]
-    return lambda x: x * functools.reduce(add, [1.0, 2.0]), puts(rates, 0, 3.0)
+    return lambda x: x * functools.reduce(add, [1.0, 2.0]), sets_item(rates, 0, 3.0)

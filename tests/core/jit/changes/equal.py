@@ -1,4 +1,4 @@
-"""Values that compare equal, and mean different things."""
+"""Values that compare equal but mean different things."""
 
 import collections
 import decimal
@@ -11,13 +11,13 @@ import numpy as np
 import plugrad as pg
 
 from ..helpers import floats
-from .harness import pattern, puts
+from .harness import pattern, sets_item
 
 KIND = "values that compare equal"
 
 
 def fingerprint(value):
-    """Return a number by which one value is told from others that equal it."""
+    """Return a number that differs between values that compare equal."""
     text = f"{type(value).__name__} {value!r}"
     return float(sum(ord(c) * (i + 1) for i, c in enumerate(text)) % 997)
 
@@ -28,7 +28,7 @@ class One(enum.IntEnum):
 
 Pair = collections.namedtuple("Pair", "a b")
 
-# name: (value, one that equals it)
+# name: (a value, another one that compares equal)
 EQUAL = {
     "zeros of either sign": (0.0, -0.0),
     "an int and a bool": (1, True),
@@ -69,25 +69,25 @@ EQUAL = {
 }
 
 
-def equal(name, value, other):
+def equal_values(name, value, other):
     def make():
         cfg = {"value": value}
-        change = puts(cfg, "value", other)
-        back = puts(cfg, "value", value)
-        return lambda x: x * fingerprint(cfg["value"]), change, back
+        change = sets_item(cfg, "value", other)
+        restore = sets_item(cfg, "value", value)
+        return lambda x: x * fingerprint(cfg["value"]), change, restore
 
     make.__name__ = f"equal values {name}"
     return pattern(KIND)(make)
 
 
 for _name, (_value, _other) in EQUAL.items():
-    equal(_name, _value, _other)
+    equal_values(_name, _value, _other)
 
 
-# Classes that jit takes as arguments only if they are static.
-UNKNOWN = {"bytes and a bytearray", "namespaces of equal numbers"}
-UNKNOWN |= {"slices of equal numbers"}
-UNKNOWN |= {"deques of equal numbers", "deques of two lengths"}
+# Classes that jit accepts only as static arguments.
+ONLY_STATIC = {"bytes and a bytearray", "namespaces of equal numbers"}
+ONLY_STATIC |= {"slices of equal numbers"}
+ONLY_STATIC |= {"deques of equal numbers", "deques of two lengths"}
 
 
 def equal_arguments(name, values):
@@ -103,29 +103,29 @@ def equal_arguments(name, values):
 
 
 for _name, _values in EQUAL.items():
-    if _name not in UNKNOWN:
+    if _name not in ONLY_STATIC:
         equal_arguments(_name, _values)
 
 
-def tree(*keys):
-    """Return arguments that have one key in a phase, and another one in the next."""
+def dicts_with_keys(*keys):
+    """Return a function that makes arguments whose key alternates between phases."""
     return lambda phase, call: {keys[phase % 2]: floats(3, scale=1.0 + call)}
 
 
-def argument(name, *keys):
+def equal_keys(name, *keys):
     def make():
         f = lambda tree: {"y": [x * fingerprint(key) for key, x in tree.items()]}
         return f, *[lambda: None] * 2
 
     make.__name__ = f"keys of an argument {name}"
-    return pattern(KIND, tree(*keys))(make)
+    return pattern(KIND, dicts_with_keys(*keys))(make)
 
 
-argument("an int and a bool", 1, True)
-argument("an int and a float", 1, 1.0)
-argument("zeros of either sign", 0.0, -0.0)
-argument("tuples", (1, 2), (True, 2))
-argument("a text and a text of a subclass", "a", type("Name", (str,), {})("a"))
+equal_keys("an int and a bool", 1, True)
+equal_keys("an int and a float", 1, 1.0)
+equal_keys("zeros of either sign", 0.0, -0.0)
+equal_keys("tuples", (1, 2), (True, 2))
+equal_keys("a str and one of a subclass", "a", type("Name", (str,), {})("a"))
 
 
 @pattern(KIND)
@@ -133,15 +133,15 @@ def a_number_that_is_not_a_number():
     cfg = {"rate": math.nan}
     return (
         lambda x: x * 2.0 if math.isnan(cfg["rate"]) else x * cfg["rate"],
-        puts(cfg, "rate", 3.0),
-        puts(cfg, "rate", -math.nan),
+        sets_item(cfg, "rate", 3.0),
+        sets_item(cfg, "rate", -math.nan),
     )
 
 
 @pattern(KIND)
 def a_sign_of_zero_in_an_array():
     table = np.zeros(3, dtype="f4")
-    return lambda x: pg.atan2(x * 0.0, pg.asarray(table)), puts(table, ..., -0.0)
+    return lambda x: pg.atan2(x * 0.0, pg.asarray(table)), sets_item(table, ..., -0.0)
 
 
 @pattern(KIND)
@@ -149,8 +149,8 @@ def a_dtype_that_is_captured():
     box = {"dtype": "float32"}
     return (
         lambda x: pg.astype(x, box["dtype"]),
-        puts(box, "dtype", "int32"),
-        puts(box, "dtype", np.dtype("float32")),
+        sets_item(box, "dtype", "int32"),
+        sets_item(box, "dtype", np.dtype("float32")),
     )
 
 
@@ -167,7 +167,7 @@ def a_class_that_equals_every_value():
             return 1
 
     box = [Any(2.0)]
-    return lambda x: x * box[0].rate, puts(box, 0, Any(3.0))
+    return lambda x: x * box[0].rate, sets_item(box, 0, Any(3.0))
 
 
 @pattern(KIND)

@@ -1,11 +1,11 @@
-"""Errors as control flow: of kernels, of Python, caught and not."""
+"""Errors as control flow: raised by kernels or by Python, caught or not."""
 
 import contextlib
 
 import numpy as np
 import plugrad as pg
 
-from .harness import gives, nothing, pattern, puts
+from .harness import no_change, pattern, sets_attr, sets_item
 
 KIND = "errors as control flow"
 
@@ -14,12 +14,12 @@ def matrix(scale):
     return pg.asarray(np.eye(3, dtype="f4") * scale)
 
 
-def worse(phase, call):
-    """Return a matrix that is positive definite in the first phase alone."""
+def indefinite_in_second_phase(phase, call):
+    """Return a matrix that is positive definite except in the second phase."""
     return matrix((1.0 + call) * (-1.0 if phase == 1 else 1.0))
 
 
-def better(phase, call):
+def indefinite_in_first_phase(phase, call):
     """Return a matrix that is positive definite from the second phase on."""
     return matrix((1.0 + call) * (-1.0 if phase == 0 else 1.0))
 
@@ -34,19 +34,19 @@ def index(phase, call):
     return pg.asarray([call + (9 if phase == 1 else 0)])
 
 
-def caught(m):
+def cholesky_or_zeros(m):
     try:
         return pg.linalg.cholesky(m)
     except ValueError:
         return m * 0.0
 
 
-def unused(m):
+def cholesky_unused(m):
     pg.linalg.cholesky(m)
     return m
 
 
-def behind_another(m):
+def cholesky_of_result_unused(m):
     pg.linalg.cholesky(m * 2.0)
     return m + 1.0
 
@@ -58,7 +58,7 @@ def jittered(m):
     return m
 
 
-def finally_counted(m):
+def with_finally(m):
     try:
         return pg.linalg.cholesky(m)
     finally:
@@ -72,7 +72,7 @@ def translated(m):
         raise KeyError("translated") from error
 
 
-def otherwise(m):
+def with_else(m):
     try:
         pg.linalg.cholesky(m)
     except ValueError:
@@ -110,23 +110,29 @@ def gathered(i):
         return i * 2
 
 
-# name: (function, arguments)
+# name: (function, function that makes its arguments)
 KERNELS = {
-    "caught, at first bad": (caught, better),
-    "caught, at first good": (caught, worse),
-    "not caught": (pg.linalg.cholesky, worse),
-    "not caught, at first bad": (lambda m: pg.linalg.cholesky(m), better),
-    "result unused": (unused, worse),
-    "result unused, at first bad": (unused, better),
-    "result unused behind a kernel": (behind_another, worse),
-    "tried again with jitter": (jittered, worse),
-    "suppressed": (jittered, better),
-    "finally": (finally_counted, worse),
-    "translated": (translated, worse),
-    "else of try": (otherwise, better),
-    "else of try, at first good": (otherwise, worse),
-    "caught in a helper": (checked_by_helper, worse),
-    "in a gradient": (in_a_gradient, worse),
+    "caught, indefinite at first": (cholesky_or_zeros, indefinite_in_first_phase),
+    "caught, definite at first": (cholesky_or_zeros, indefinite_in_second_phase),
+    "not caught": (pg.linalg.cholesky, indefinite_in_second_phase),
+    "not caught, indefinite at first": (
+        lambda m: pg.linalg.cholesky(m),
+        indefinite_in_first_phase,
+    ),
+    "result unused": (cholesky_unused, indefinite_in_second_phase),
+    "result unused, indefinite at first": (cholesky_unused, indefinite_in_first_phase),
+    "result unused behind a kernel": (
+        cholesky_of_result_unused,
+        indefinite_in_second_phase,
+    ),
+    "tried again with jitter": (jittered, indefinite_in_second_phase),
+    "suppressed": (jittered, indefinite_in_first_phase),
+    "finally": (with_finally, indefinite_in_second_phase),
+    "translated": (translated, indefinite_in_second_phase),
+    "else of try": (with_else, indefinite_in_first_phase),
+    "else of try, definite at first": (with_else, indefinite_in_second_phase),
+    "caught in a helper": (checked_by_helper, indefinite_in_second_phase),
+    "in a gradient": (in_a_gradient, indefinite_in_second_phase),
     "inverse": (lambda m: pg.linalg.inv(m), singular),
     "inverse unused": (lambda m: (pg.linalg.inv(m), m * 2.0)[1], singular),
     "solve unused": (lambda m: (pg.linalg.solve(m, pg.ones(3)), m)[1], singular),
@@ -136,25 +142,25 @@ KERNELS = {
 }
 
 
-def kernel(name, f, given):
+def add_kernel_error(name, f, make_argument):
     def make():
-        return f, nothing, nothing
+        return f, no_change, no_change
 
     make.__name__ = f"error of a kernel {name}"
-    return pattern(KIND, given)(make)
+    return pattern(KIND, make_argument)(make)
 
 
-for _name, (_f, _given) in KERNELS.items():
-    kernel(_name, _f, _given)
+for _name, (_f, _make_argument) in KERNELS.items():
+    add_kernel_error(_name, _f, _make_argument)
 
 
 @pattern(KIND)
-def a_captured_matrix_becomes_bad():
+def a_captured_matrix_becomes_indefinite():
     box = {"m": matrix(1.0)}
     return (
-        lambda x: x + caught(box["m"])[0],
-        puts(box, "m", matrix(-1.0)),
-        puts(box, "m", matrix(2.0)),
+        lambda x: x + cholesky_or_zeros(box["m"])[0],
+        sets_item(box, "m", matrix(-1.0)),
+        sets_item(box, "m", matrix(2.0)),
     )
 
 
@@ -166,11 +172,11 @@ def a_captured_matrix_is_assigned_and_checked():
         pg.linalg.cholesky(m)
         return x
 
-    return f, puts(m, (0, 0), -1.0), puts(m, (0, 0), 2.0)
+    return f, sets_item(m, (0, 0), -1.0), sets_item(m, (0, 0), 2.0)
 
 
 @pattern(KIND)
-def a_captured_matrix_was_bad_and_is_assigned():
+def an_indefinite_captured_matrix_is_assigned():
     m = matrix(-1.0)
 
     def f(x):
@@ -180,14 +186,14 @@ def a_captured_matrix_was_bad_and_is_assigned():
             return x
         return x * 2.0
 
-    return f, puts(m, ..., matrix(1.0)), puts(m, (0, 0), -1.0)
+    return f, sets_item(m, ..., matrix(1.0)), sets_item(m, (0, 0), -1.0)
 
 
 @pattern(KIND)
-def a_variable_becomes_bad():
+def a_variable_becomes_indefinite():
     v = pg.Variable(matrix(1.0))
     return (
-        lambda x: x + caught(v.value)[0],
+        lambda x: x + cholesky_or_zeros(v.value)[0],
         lambda: v.assign(matrix(-1.0)),
         lambda: v.assign(matrix(2.0)),
     )
@@ -203,7 +209,7 @@ def a_key_error_is_caught():
         except KeyError:
             return x
 
-    return f, puts(cfg, "rate", 3.0), cfg.clear
+    return f, sets_item(cfg, "rate", 3.0), cfg.clear
 
 
 @pattern(KIND)
@@ -229,7 +235,7 @@ def a_type_error_is_caught():
         except TypeError:
             return x
 
-    return f, puts(box, "rate", 3.0), puts(box, "rate", [])
+    return f, sets_item(box, "rate", 3.0), sets_item(box, "rate", [])
 
 
 @pattern(KIND)
@@ -242,7 +248,7 @@ def a_shape_error_is_caught():
         except ValueError:
             return x
 
-    return f, puts(box, "w", pg.ones(3) * 3.0), puts(box, "w", pg.ones(5))
+    return f, sets_item(box, "w", pg.ones(3) * 3.0), sets_item(box, "w", pg.ones(5))
 
 
 @pattern(KIND)
@@ -254,7 +260,7 @@ def an_error_is_raised_after_a_change():
             raise ValueError(f"limit {cfg['limit']}")
         return x * 2.0
 
-    return f, puts(cfg, "limit", 2), puts(cfg, "limit", 4)
+    return f, sets_item(cfg, "limit", 2), sets_item(cfg, "limit", 4)
 
 
 @pattern(KIND)
@@ -265,17 +271,17 @@ def an_assertion_fails_after_a_change():
         assert cfg["valid"], "not valid"
         return x * 2.0
 
-    return f, puts(cfg, "valid", False), puts(cfg, "valid", True)
+    return f, sets_item(cfg, "valid", False), sets_item(cfg, "valid", True)
 
 
 @pattern(KIND)
-def an_error_that_ends_after_a_change():
+def an_error_that_a_change_prevents():
     cfg = {}
-    return lambda x: x * cfg["rate"], puts(cfg, "rate", 3.0)
+    return lambda x: x * cfg["rate"], sets_item(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
-def a_suppressed_error_of_python():
+def a_suppressed_python_error():
     class Model:
         pass
 
@@ -286,7 +292,7 @@ def a_suppressed_error_of_python():
             x = x * m.rate
         return x
 
-    return f, gives(m, "rate", 3.0)
+    return f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -303,7 +309,7 @@ def a_group_of_errors_is_caught():
             x = x * 3.0
         return x
 
-    return f, puts(errors, 0, ValueError()), errors.clear
+    return f, sets_item(errors, 0, ValueError()), errors.clear
 
 
 @pattern(KIND)
@@ -316,4 +322,4 @@ def the_class_of_errors_that_are_caught():
         except box["errors"]:
             return x * 2.0
 
-    return f, puts(box, "errors", (KeyError,))
+    return f, sets_item(box, "errors", (KeyError,))

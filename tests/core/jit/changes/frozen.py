@@ -1,4 +1,4 @@
-"""What ``jit`` freezes: nothing compares it, and ``check`` raises once it differs."""
+"""State that ``jit`` freezes: it is not compared, but ``check`` finds changes."""
 
 import abc
 import builtins
@@ -16,26 +16,26 @@ import weakref
 
 import plugrad as pg
 
-from .harness import gives, nothing, patched, pattern, puts
+from .harness import no_change, patched, pattern, sets_attr, sets_item
 
 KIND = "frozen"
-# name: why it is not compared
+# name of the pattern: why the state is not compared
 FROZEN = {
-    "a weak proxy": "its class is that of the target, and names no attribute",
-    "an abstract class gets a virtual subclass": "the table is inside of C",
-    "the subclasses of a class": "the list is inside of C",
+    "a weak proxy": "its class is that of the target, which names no attribute",
+    "an abstract class gets a virtual subclass": "the table is in C code",
+    "the subclasses of a class": "the list is in C code",
     "a builtin is patched in its module": "the module builtins is Python's own",
     "a function of plugrad is patched": "plugrad's own functions are not compared",
     "a variable of the environment": "it is outside of Python's objects",
     "the contents of a file": "it is outside of Python's objects",
     "the existence of a file": "it is outside of Python's objects",
-    "the text of a stream": "the buffer is inside of C",
-    "a lock that is asked": "its state is inside of C",
-    "the precision of decimals": "the context is inside of C",
+    "the text of a stream": "the buffer is in C code",
+    "the state of a lock": "its state is in C code",
+    "the precision of decimals": "the context is in C code",
     "the limit of recursion": "it is inside of the interpreter",
     "the name of the thread": "the table of threads is Python's own",
     "the filters of warnings": "the list is Python's own",
-    "an equal container takes the place of one": "containers are compared by items",
+    "a container is replaced by an equal one": "containers are compared by items",
     "an iterator whose first numbers are equal": "what it will yield is not compared",
     "a generator whose first numbers are equal": "what it will yield is not compared",
 }
@@ -48,7 +48,7 @@ def a_weak_proxy():
 
     box = [Model()]
     proxy = weakref.proxy(box[0])
-    return lambda x: x * proxy.rate, gives(box[0], "rate", 3.0)
+    return lambda x: x * proxy.rate, sets_attr(box[0], "rate", 3.0)
 
 
 @pattern(KIND)
@@ -68,8 +68,8 @@ def the_subclasses_of_a_class():
     class Base:
         pass
 
-    made = []
-    return lambda x: x * float(len(Base.__subclasses__())), lambda: made.append(
+    subclasses = []
+    return lambda x: x * float(len(Base.__subclasses__())), lambda: subclasses.append(
         type("Made", (Base,), {})
     )
 
@@ -92,10 +92,10 @@ def a_function_of_plugrad_is_patched(undo):
 def a_variable_of_the_environment(undo):
     undo(os.environ.pop, "PATTERN_RATE", None)
     f = lambda x: x * float(os.environ.get("PATTERN_RATE", "2.0"))
-    return f, puts(os.environ, "PATTERN_RATE", "3.0")
+    return f, sets_item(os.environ, "PATTERN_RATE", "3.0")
 
 
-def temporary(undo, text):
+def temporary_file(undo, text):
     folder = tempfile.TemporaryDirectory()
     undo(folder.cleanup)
     path = pathlib.Path(folder.name) / "rate"
@@ -105,13 +105,13 @@ def temporary(undo, text):
 
 @pattern(KIND)
 def the_contents_of_a_file(undo):
-    path = temporary(undo, "2.0")
+    path = temporary_file(undo, "2.0")
     return lambda x: x * float(path.read_text()), lambda: path.write_text("3.0")
 
 
 @pattern(KIND)
 def the_existence_of_a_file(undo):
-    path = temporary(undo, "2.0")
+    path = temporary_file(undo, "2.0")
     return lambda x: x * 2.0 if path.exists() else x, path.unlink
 
 
@@ -122,7 +122,7 @@ def the_text_of_a_stream():
 
 
 @pattern(KIND)
-def a_lock_that_is_asked():
+def the_state_of_a_lock():
     lock = threading.Lock()
     return lambda x: x * 2.0 if lock.locked() else x, lock.acquire
 
@@ -169,10 +169,10 @@ def the_filters_of_warnings(undo):
 
 
 @pattern(KIND)
-def an_equal_container_takes_the_place_of_one():
+def a_container_is_replaced_by_an_equal_one():
     default = [1.0]
     box = {"rates": default}
-    return lambda x: x * 2.0 if box["rates"] is default else x, puts(
+    return lambda x: x * 2.0 if box["rates"] is default else x, sets_item(
         box, "rates", [1.0]
     )
 
@@ -180,7 +180,7 @@ def an_equal_container_takes_the_place_of_one():
 @pattern(KIND)
 def an_iterator_whose_first_numbers_are_equal():
     numbers = iter([2.0] * 4 + [3.0] * 20)
-    return lambda x: x * next(numbers), nothing, nothing
+    return lambda x: x * next(numbers), no_change, no_change
 
 
 @pattern(KIND)
@@ -189,19 +189,19 @@ def a_generator_whose_first_numbers_are_equal():
         for n in range(20):
             yield 2.0 if n < 4 else 3.0
 
-    made = rates()
-    return lambda x: x * next(made), nothing, nothing
+    generator = rates()
+    return lambda x: x * next(generator), no_change, no_change
 
 
 @pattern(KIND)
-def random_numbers_that_first_choose_alike():
+def random_numbers_that_take_the_same_branch_at_first():
     source = random.Random(2)  # 0.96, 0.95, 0.06
     f = lambda x: x * 2.0 if source.random() < 0.5 else x
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
 def a_callable_inside_of_an_iterator():
     rates = [2.0]
     numbers = iter(functools.partial(rates.__getitem__, 0), None)
-    return lambda x: x * next(numbers), puts(rates, 0, 3.0)
+    return lambda x: x * next(numbers), sets_item(rates, 0, 3.0)

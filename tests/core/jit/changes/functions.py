@@ -1,6 +1,6 @@
 """Functions as objects: their code, defaults, cells and attributes."""
 
-from .harness import gives, module, pattern, puts
+from .harness import module, pattern, sets_attr, sets_item
 
 KIND = "functions as objects"
 
@@ -11,7 +11,7 @@ def an_attribute_of_the_function():
         return x * f.rate
 
     f.rate = 2.0
-    return f, gives(f, "rate", 3.0)
+    return f, sets_attr(f, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -22,7 +22,7 @@ def an_attribute_of_a_global_function():
 
         f.rate = 2.0
     """)
-    return m.f, gives(m.f, "rate", 3.0)
+    return m.f, sets_attr(m.f, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -31,7 +31,7 @@ def an_attribute_of_a_helper():
         return x * helper.rate
 
     helper.rate = 2.0
-    return lambda x: helper(x), gives(helper, "rate", 3.0)
+    return lambda x: helper(x), sets_attr(helper, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -41,7 +41,7 @@ def an_attribute_of_a_method():
             return x * self.scale.rate
 
     Model.scale.rate = 2.0
-    return Model().scale, gives(Model.scale, "rate", 3.0)
+    return Model().scale, sets_attr(Model.scale, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -49,7 +49,7 @@ def the_code_of_the_function():
     def f(x):
         return x * 2.0
 
-    return f, gives(f, "__code__", (lambda x: x * 3.0).__code__)
+    return f, sets_attr(f, "__code__", (lambda x: x * 3.0).__code__)
 
 
 @pattern(KIND)
@@ -57,7 +57,9 @@ def the_code_of_a_helper():
     def helper(x):
         return x * 2.0
 
-    return lambda x: helper(x), gives(helper, "__code__", (lambda x: x - 1.0).__code__)
+    return lambda x: helper(x), sets_attr(
+        helper, "__code__", (lambda x: x - 1.0).__code__
+    )
 
 
 @pattern(KIND)
@@ -69,7 +71,7 @@ def the_code_of_a_method():
     def other(self, x):
         return x * 3.0
 
-    return Model().scale, gives(Model.scale, "__code__", other.__code__)
+    return Model().scale, sets_attr(Model.scale, "__code__", other.__code__)
 
 
 @pattern(KIND)
@@ -77,7 +79,7 @@ def the_defaults_of_a_helper():
     def helper(x, rate=2.0):
         return x * rate
 
-    return lambda x: helper(x), gives(helper, "__defaults__", (3.0,))
+    return lambda x: helper(x), sets_attr(helper, "__defaults__", (3.0,))
 
 
 @pattern(KIND)
@@ -85,7 +87,7 @@ def the_keyword_defaults_of_a_helper():
     def helper(x, *, rate=2.0):
         return x * rate
 
-    return lambda x: helper(x), puts(helper.__kwdefaults__, "rate", 3.0)
+    return lambda x: helper(x), sets_item(helper.__kwdefaults__, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -93,7 +95,7 @@ def a_helper_gets_defaults_for_keywords():
     def helper(x, *, rate=None):
         return x * (2.0 if rate is None else rate)
 
-    return lambda x: helper(x), gives(helper, "__kwdefaults__", {"rate": 3.0})
+    return lambda x: helper(x), sets_attr(helper, "__kwdefaults__", {"rate": 3.0})
 
 
 @pattern(KIND)
@@ -101,7 +103,7 @@ def a_list_as_a_default():
     def helper(x, rates=[2.0]):  # noqa: B006
         return x * rates[0]
 
-    return lambda x: helper(x), puts(helper.__defaults__[0], 0, 3.0)
+    return lambda x: helper(x), sets_item(helper.__defaults__[0], 0, 3.0)
 
 
 @pattern(KIND)
@@ -110,7 +112,7 @@ def the_name_of_a_function_that_is_read():
         return x
 
     table = {"helper": 2.0, "other": 3.0}
-    return lambda x: x * table[helper.__name__], gives(helper, "__name__", "other")
+    return lambda x: x * table[helper.__name__], sets_attr(helper, "__name__", "other")
 
 
 @pattern(KIND)
@@ -119,13 +121,13 @@ def the_docstring_of_a_function_that_is_read():
         """2.0"""
         return x * float(f.__doc__)
 
-    return f, gives(f, "__doc__", "3.0")
+    return f, sets_attr(f, "__doc__", "3.0")
 
 
 @pattern(KIND)
 def a_function_in_a_table_of_functions():
     table = {"act": lambda x: x * 2.0}
-    return lambda x: table["act"](x), puts(table, "act", lambda x: x * 3.0)
+    return lambda x: table["act"](x), sets_item(table, "act", lambda x: x * 3.0)
 
 
 @pattern(KIND)
@@ -172,4 +174,4 @@ def a_helper_of_a_helper_is_defined_again():
         def f(x):
             return helper(x)
     """)
-    return m.f, gives(m, "inner", lambda x: x * 3.0)
+    return m.f, sets_attr(m, "inner", lambda x: x * 3.0)

@@ -1,9 +1,9 @@
-"""Write, run and judge patterns: functions, and changes of the state they read.
+"""Define, run and judge patterns: functions with changes of the state that they read.
 
-A pattern is a factory. It makes fresh state and returns a function of one tensor, and
-changes of that state. Each phase is three calls; a change comes before each phase but
-the first. The phases run eagerly, under ``jit`` and under ``jit(check=True)``, each
-time on state of their own, and are compared to the bit.
+A pattern is a factory. It makes fresh state and returns a function of one tensor and
+changes of that state. A run consists of phases of three calls each, and a change comes
+before each phase except the first. A pattern runs eagerly, under ``jit`` and under
+``jit(check=True)``, each time with fresh state; the results are compared bit by bit.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from ..helpers import floats, look
 
 CALLS = 3
 NAMES = itertools.count()
-PATTERNS = {}  # what jit must see, or must freeze with a sign
-UNREAD = {}  # what must not be recorded anew
+PATTERNS = {}  # changes that jit must notice, or freeze such that ``check`` raises
+UNREAD = {}  # changes that must not cause another recording
 
 
 class Pattern(NamedTuple):
@@ -31,22 +31,22 @@ class Pattern(NamedTuple):
 
     Attributes:
         kind: The heading in the table of counts.
-        name: A sentence.
+        name: The name of the factory, with spaces.
         make: Returns the function and its changes.
-        given: Returns the argument of a call, by the phase and the number in it.
-        max_retraces: The highest number of retraces; None if any number will do.
+        make_argument: Returns the argument for a phase and the number of a call in it.
+        max_retraces: The allowed number of retraces; None: any number.
 
     """
 
     kind: str
     name: str
     make: Callable
-    given: Callable
+    make_argument: Callable
     max_retraces: int | None = None
 
 
 class Found(NamedTuple):
-    """The outcome of a pattern: its class, and where it differs from eager."""
+    """The outcome of a pattern, and the first call that differs from eager mode."""
 
     outcome: str
     detail: str = ""
@@ -56,75 +56,75 @@ def vector(phase, call):
     return floats(3, scale=1.0 + call)
 
 
-def pattern(kind, given=vector):
-    """Enter a factory into ``PATTERNS``; its name is the name of the pattern."""
+def pattern(kind, make_argument=vector):
+    """Register a factory in ``PATTERNS`` under its own name."""
 
-    def enter(make):
+    def register(make):
         name = make.__name__.replace("_", " ")
         assert name not in PATTERNS, name
-        PATTERNS[name] = Pattern(kind, name, make, given)
+        PATTERNS[name] = Pattern(kind, name, make, make_argument)
         return make
 
-    return enter
+    return register
 
 
-def unread(max_retraces=0, given=vector):
-    """Enter a factory into ``UNREAD``, with the highest number of retraces."""
+def unread(max_retraces=0, make_argument=vector):
+    """Register a factory in ``UNREAD``, with the allowed number of retraces."""
 
-    def enter(make):
+    def register(make):
         name = make.__name__.replace("_", " ")
         assert name not in UNREAD, name
-        UNREAD[name] = Pattern("not read", name, make, given, max_retraces)
+        UNREAD[name] = Pattern("not read", name, make, make_argument, max_retraces)
         return make
 
-    return enter
+    return register
 
 
-# --- what factories are written with ---------------------------------------------
+# --- helpers for factories -------------------------------------------------------
 
 
-def gives(holder, name, value):
-    """Return a change: an attribute is assigned."""
+def sets_attr(holder, name, value):
+    """Return a change that assigns an attribute."""
     return lambda: setattr(holder, name, value)
 
 
-def puts(holder, key, value):
-    """Return a change: an item is assigned."""
+def sets_item(holder, key, value):
+    """Return a change that assigns an item."""
     return lambda: holder.__setitem__(key, value)
 
 
-def nothing():
-    """Change nothing: there is one more phase."""
+def no_change():
+    """Change nothing before the next phase."""
 
 
 def module(source, name=None, file=None):
-    """Return a new module, whose globals are those of a pattern alone."""
-    made = types.ModuleType(name or f"pattern_{next(NAMES)}")
-    made.__file__ = str(file or Path(__file__).with_name(f"{made.__name__}.py"))
-    made.pg = pg
-    exec(compile(textwrap.dedent(source), made.__file__, "exec"), vars(made))
-    return made
+    """Return a new module with this source, for the use of one pattern."""
+    new = types.ModuleType(name or f"pattern_{next(NAMES)}")
+    new.__file__ = str(file or Path(__file__).with_name(f"{new.__name__}.py"))
+    new.pg = pg
+    exec(compile(textwrap.dedent(source), new.__file__, "exec"), vars(new))
+    return new
 
 
 def importable(undo, source, name=None):
-    """Return a new module that ``import`` finds, until the pattern is over."""
-    made = module(source, name)
-    sys.modules[made.__name__] = made
-    undo(sys.modules.pop, made.__name__, None)
-    return made
+    """Return a new module that can be imported until the pattern ends."""
+    new = module(source, name)
+    sys.modules[new.__name__] = new
+    undo(sys.modules.pop, new.__name__, None)
+    return new
 
 
 def patched(undo, holder, name, value):
-    """Return a change of an attribute that is not the pattern's own, and undo it."""
+    """Return a change of a shared attribute, which is undone when the pattern ends."""
     undo(setattr, holder, name, getattr(holder, name))
-    return gives(holder, name, value)
+    return sets_attr(holder, name, value)
 
 
-# --- how they run ----------------------------------------------------------------
+# --- running patterns ------------------------------------------------------------
 
 
 def outcome(f, x):
-    """Return what has to be equal: the results or the error."""
+    """Return the results or the error of a call, for comparisons."""
     try:
         return look(f(x))
     except pg.StaleReplay:
@@ -134,32 +134,32 @@ def outcome(f, x):
 
 
 @contextlib.contextmanager
-def made(of):
-    """Return the function and the changes of a pattern; undo what it has changed."""
+def set_up(case):
+    """Yield the function and the changes of a pattern; undo them afterwards."""
     with contextlib.ExitStack() as stack:
-        wanted = inspect.signature(of.make).parameters
-        f, *changes = of.make(*[stack.callback for _ in wanted])
+        parameters = inspect.signature(case.make).parameters
+        f, *changes = case.make(*[stack.callback for _ in parameters])
         yield f, changes
 
 
-def calls(of, wrap, explain=False):
-    """Return the outcomes of all calls, by phases; at choice what ``explain`` says."""
-    with made(of) as (f, changes):
+def calls(case, wrap, explain=False):
+    """Return the outcomes of all calls by phase, and if asked the last explanation."""
+    with set_up(case) as (f, changes):
         wrapped = wrap(f)
         phases = []
-        for phase, change in enumerate((nothing, *changes)):
+        for phase, change in enumerate((no_change, *changes)):
             change()
-            inputs = [of.given(phase, call) for call in range(CALLS)]
+            inputs = [case.make_argument(phase, call) for call in range(CALLS)]
             phases.append([outcome(wrapped, x) for x in inputs])
         return (phases, wrapped.explain(inputs[-1])) if explain else phases
 
 
-def eager(of):
-    return calls(of, lambda f: f)
+def eager(case):
+    return calls(case, lambda f: f)
 
 
-def differing(phases, expected):
-    """Return the numbers of the calls that differ, by phase and call."""
+def differing_calls(phases, expected):
+    """Return the calls that differ as pairs (phase, call)."""
     return [
         (p, c)
         for p in range(len(expected))
@@ -168,47 +168,49 @@ def differing(phases, expected):
     ]
 
 
-def observe(of):
-    """Return the outcome of a pattern: its class, and the first call that differs.
+def observe(case):
+    """Return the outcome of a pattern, and the first call that differs.
 
-    - right: all calls equal eager's, and ``check`` finds nothing
-    - alarm: all calls equal eager's, but ``check`` raises
-    - frozen: a call differs, and ``check`` raises there or before
+    - right: all calls equal those in eager mode, and ``check`` finds nothing
+    - alarm: all calls equal those in eager mode, but ``check`` raises
+    - frozen: a call differs, and ``check`` raises in that call or before
     - error: the first call that differs raises
-    - silent: a call differs, and ``check`` does not raise by then
+    - silent: a call differs, and ``check`` has not raised up to that call
     """
-    expected = eager(of)
-    found = calls(of, pg.jit)
-    checked = calls(of, lambda f: pg.jit(f, check=True))
-    wrong = differing(found, expected)
+    expected = eager(case)
+    found = calls(case, pg.jit)
+    checked = calls(case, lambda f: pg.jit(f, check=True))
+    wrong = differing_calls(found, expected)
     alarms = [
-        at for at in differing(checked, expected) if at_call(checked, at) == "stale"
+        at
+        for at in differing_calls(checked, expected)
+        if outcome_at(checked, at) == "stale"
     ]
     if not wrong:
-        if differing(checked, expected):
-            at = differing(checked, expected)[0]
-            return Found("alarm", f"{at}: {at_call(checked, at)}")
+        if differing_calls(checked, expected):
+            at = differing_calls(checked, expected)[0]
+            return Found("alarm", f"{at}: {outcome_at(checked, at)}")
         return Found("right")
     at = wrong[0]
-    detail = f"{at}: {at_call(found, at)}, eager: {at_call(expected, at)}"
+    detail = f"{at}: {outcome_at(found, at)}, eager: {outcome_at(expected, at)}"
     if alarms and alarms[0] <= at:
         return Found("frozen", detail)
-    is_error = isinstance(at_call(found, at)[0], str) and not is_result(found, at)
+    is_error = isinstance(outcome_at(found, at)[0], str) and not is_result(found, at)
     if is_error and is_result(expected, at):
         return Found("error", detail)
     return Found("silent", detail)
 
 
-def at_call(phases, at):
+def outcome_at(phases, at):
     return phases[at[0]][at[1]]
 
 
 def is_result(phases, at):
-    """Tell the result of ``look``, which ends with a list, from an error."""
-    return isinstance(at_call(phases, at)[-1], list)
+    """Return whether an outcome is a result of ``look``, which ends with a list."""
+    return isinstance(outcome_at(phases, at)[-1], list)
 
 
-def explained(of):
-    """Return whether all calls equal eager's, and what ``explain`` says at the end."""
-    found, why = calls(of, pg.jit, explain=True)
-    return found == eager(of), why
+def explained(case):
+    """Return whether all calls equal those in eager mode, and the last explanation."""
+    found, why = calls(case, pg.jit, explain=True)
+    return found == eager(case), why

@@ -1,4 +1,4 @@
-"""Values that leave for Python, and decide about the results."""
+"""Values of tensors that Python code reads, and that decide about the results."""
 
 import concurrent.futures
 import contextlib
@@ -11,27 +11,27 @@ import numpy as np
 import plugrad as pg
 
 from ..helpers import floats
-from .harness import nothing, pattern, puts
+from .harness import no_change, pattern, sets_item
 
-KIND = "values that leave"
+KIND = "values read by Python"
 
 
 def signed(phase, call):
-    """Return arguments whose first number grows by phases, and changes its sign."""
+    """Return arguments that grow and change their sign from phase to phase."""
     return floats(3, scale=(1.0 + call) * (-1.0) ** phase * (1 + phase))
 
 
-def leaving(name):
-    """Enter a function of one tensor, called with numbers of either sign."""
+def reading(name):
+    """Register a function of one tensor, called with positive and negative numbers."""
 
-    def enter(f):
+    def register(f):
         def make():
-            return f, nothing, nothing
+            return f, no_change, no_change
 
         make.__name__ = name
         return pattern(KIND, signed)(make)
 
-    return enter
+    return register
 
 
 def run_in_thread(call):
@@ -42,7 +42,7 @@ def run_in_thread(call):
     return results[0]
 
 
-LEAVING = {
+READS = {
     "item": lambda x: x * x[0].item(),
     "float": lambda x: x * float(pg.sum(x)),
     "int of an index": lambda x: x[: int(pg.argmax(x)) + 1],
@@ -123,12 +123,12 @@ def matched(x):
             return x
 
 
-for _name, _f in LEAVING.items():
-    leaving(f"values leave by {_name}")(_f)
+for _name, _f in READS.items():
+    reading(f"values are read by {_name}")(_f)
 
 
 @pattern(KIND, signed)
-def values_leave_through_queues():
+def values_are_read_through_queues():
     jobs = queue.Queue()
     results = queue.Queue()
 
@@ -145,27 +145,27 @@ def values_leave_through_queues():
         thread.join()
         return x * value
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND, signed)
-def values_leave_through_a_list():
+def values_are_read_through_a_list():
     seen = []
 
     def f(x):
         seen.append(pg.sum(x))
         return x * seen[-1].item()
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
-def values_of_a_captured_tensor_leave():
+def values_of_a_captured_tensor_are_read():
     box = {"w": pg.asarray([2.0, 5.0])}
     return (
         lambda x: x * box["w"][0].item(),
-        puts(box, "w", pg.asarray([3.0, 5.0])),
-        lambda: puts(box["w"], 0, 4.0)(),
+        sets_item(box, "w", pg.asarray([3.0, 5.0])),
+        lambda: sets_item(box["w"], 0, 4.0)(),
     )
 
 
@@ -174,28 +174,28 @@ def values_of_a_captured_tensor_decide():
     box = {"w": pg.asarray([2.0, 5.0])}
     return (
         lambda x: x * 2.0 if box["w"][0] > 2.5 else x,
-        puts(box, "w", pg.asarray([3.0, 5.0])),
-        lambda: puts(box["w"], 0, 1.0)(),
+        sets_item(box, "w", pg.asarray([3.0, 5.0])),
+        lambda: sets_item(box["w"], 0, 1.0)(),
     )
 
 
 @pattern(KIND)
-def values_of_a_captured_tensor_leave_by_dlpack():
+def values_of_a_captured_tensor_are_read_by_dlpack():
     box = [pg.asarray([2.0, 5.0])]
     return (
         lambda x: x * float(np.from_dlpack(box[0])[0]),
-        puts(box, 0, pg.asarray([3.0, 5.0])),
-        lambda: puts(box[0], 0, 4.0)(),
+        sets_item(box, 0, pg.asarray([3.0, 5.0])),
+        lambda: sets_item(box[0], 0, 4.0)(),
     )
 
 
 @pattern(KIND)
-def values_of_a_variable_leave():
+def values_of_a_variable_are_read():
     v = pg.Variable([2.0, 5.0])
     return lambda x: x * v.value[0].item(), lambda: v.assign([3.0, 5.0])
 
 
 @pattern(KIND)
-def values_of_a_draw_decide():
+def values_of_a_random_tensor_decide():
     pg.random.seed(3)
-    return lambda x: x * 2.0 if pg.random.uniform(()) > 0.5 else x, nothing, nothing
+    return lambda x: x * 2.0 if pg.random.uniform(()) > 0.5 else x, no_change, no_change

@@ -4,21 +4,21 @@ import importlib
 import sys
 import types
 
-from .harness import NAMES, gives, importable, module, pattern, puts
+from .harness import NAMES, importable, module, pattern, sets_attr, sets_item
 
 KIND = "modules and imports"
 
 
 def settings(undo, rate=2.0):
     """Return a module that can be imported, and its name."""
-    made = importable(undo, f"rate = {rate}")
-    return made, made.__name__
+    new = importable(undo, f"rate = {rate}")
+    return new, new.__name__
 
 
 @pattern(KIND)
 def an_attribute_of_a_captured_module():
     cfg = module("rate = 2.0")
-    return lambda x: x * cfg.rate, gives(cfg, "rate", 3.0)
+    return lambda x: x * cfg.rate, sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -28,8 +28,8 @@ def an_attribute_of_a_module_of_a_module():
     owner.cfg = cfg
     return (
         lambda x: x * owner.cfg.rate,
-        gives(cfg, "rate", 3.0),
-        gives(owner, "cfg", module("rate = 4.0")),
+        sets_attr(cfg, "rate", 3.0),
+        sets_attr(owner, "cfg", module("rate = 4.0")),
     )
 
 
@@ -41,7 +41,7 @@ def an_import_in_the_function(undo):
             import {name} as cfg
             return x * cfg.rate
     """)
-    return m.f, gives(cfg, "rate", 3.0), gives(cfg, "rate", 4.0)
+    return m.f, sets_attr(cfg, "rate", 3.0), sets_attr(cfg, "rate", 4.0)
 
 
 @pattern(KIND)
@@ -52,7 +52,7 @@ def an_import_of_a_name_in_the_function(undo):
             from {name} import rate
             return x * rate
     """)
-    return m.f, gives(cfg, "rate", 3.0)
+    return m.f, sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -63,7 +63,7 @@ def an_import_of_a_function_in_the_function(undo):
             from {cfg.__name__} import scale
             return scale(x)
     """)
-    return m.f, gives(cfg, "rate", 3.0), gives(cfg, "scale", lambda x: x * 4.0)
+    return m.f, sets_attr(cfg, "rate", 3.0), sets_attr(cfg, "scale", lambda x: x * 4.0)
 
 
 @pattern(KIND)
@@ -74,25 +74,25 @@ def an_imported_module_is_replaced(undo):
             import {name} as cfg
             return x * cfg.rate
     """)
-    return m.f, puts(sys.modules, name, module("rate = 3.0", name))
+    return m.f, sets_item(sys.modules, name, module("rate = 3.0", name))
 
 
 @pattern(KIND)
 def an_import_by_importlib(undo):
     cfg, name = settings(undo)
-    return lambda x: x * importlib.import_module(name).rate, gives(cfg, "rate", 3.0)
+    return lambda x: x * importlib.import_module(name).rate, sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_entry_of_sys_modules(undo):
     cfg, name = settings(undo)
-    return lambda x: x * sys.modules[name].rate, gives(cfg, "rate", 3.0)
+    return lambda x: x * sys.modules[name].rate, sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_import_by_its_function(undo):
     cfg, name = settings(undo)
-    return lambda x: x * __import__(name).rate, gives(cfg, "rate", 3.0)
+    return lambda x: x * __import__(name).rate, sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -106,9 +106,9 @@ def an_optional_import_succeeds_later(undo):
                 return x
             return x * {name}.rate
     """)
-    made = module("rate = 3.0", name)
+    new = module("rate = 3.0", name)
     undo(sys.modules.pop, name, None)
-    return m.f, puts(sys.modules, name, made), lambda: sys.modules.pop(name)
+    return m.f, sets_item(sys.modules, name, new), lambda: sys.modules.pop(name)
 
 
 @pattern(KIND)
@@ -124,8 +124,8 @@ def a_submodule(undo):
     """)
     return (
         m.f,
-        gives(package.inner, "rate", 3.0),
-        gives(package, "inner", module("rate = 4.0")),
+        sets_attr(package.inner, "rate", 3.0),
+        sets_attr(package, "inner", module("rate = 4.0")),
     )
 
 
@@ -139,7 +139,7 @@ def a_submodule_that_is_imported_in_the_function(undo):
             from {package.__name__} import inner
             return x * inner.rate
     """)
-    return m.f, gives(inner, "rate", 3.0)
+    return m.f, sets_attr(inner, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -150,7 +150,11 @@ def the_getattr_of_a_module():
         def __getattr__(name):
             return table[name]
     """)
-    return lambda x: x * cfg.rate, puts(cfg.table, "rate", 3.0), gives(cfg, "rate", 4.0)
+    return (
+        lambda x: x * cfg.rate,
+        sets_item(cfg.table, "rate", 3.0),
+        sets_attr(cfg, "rate", 4.0),
+    )
 
 
 @pattern(KIND)
@@ -162,26 +166,26 @@ def a_module_class_with_a_property():
 
     cfg = Settings("cfg")
     cfg.hidden = 2.0
-    return lambda x: x * cfg.rate, gives(cfg, "hidden", 3.0)
+    return lambda x: x * cfg.rate, sets_attr(cfg, "hidden", 3.0)
 
 
 @pattern(KIND)
 def the_dict_of_a_module():
     cfg = module("rate = 2.0")
-    return lambda x: x * cfg.__dict__["rate"], gives(cfg, "rate", 3.0)
+    return lambda x: x * cfg.__dict__["rate"], sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
 def the_vars_of_a_module():
     cfg = module("rate = 2.0")
-    return lambda x: x * vars(cfg)["rate"], gives(cfg, "rate", 3.0)
+    return lambda x: x * vars(cfg)["rate"], sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_attribute_of_a_module_by_a_computed_name():
     cfg = module("learning_rate = 2.0")
     name = ["rate"]
-    return lambda x: x * getattr(cfg, f"learning_{name[0]}"), gives(
+    return lambda x: x * getattr(cfg, f"learning_{name[0]}"), sets_attr(
         cfg, "learning_rate", 3.0
     )
 
@@ -194,7 +198,7 @@ def the_globals_of_the_function():
         def f(x):
             return x * globals()["rate"]
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -208,7 +212,7 @@ def a_global_of_an_installed_helper():
         """,
         file="/opt/lib/python3/site-packages/installed/helper.py",
     )
-    return lambda x: m.scale(x), gives(m, "rate", 3.0)
+    return lambda x: m.scale(x), sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -230,9 +234,9 @@ def an_installed_model():
     model = m.Model()
     return (
         model,
-        gives(model, "rate", 3.0),
-        gives(model, "training", False),
-        puts(m.SETTINGS, "shift", 5.0),
+        sets_attr(model, "rate", 3.0),
+        sets_attr(model, "training", False),
+        sets_item(m.SETTINGS, "shift", 5.0),
     )
 
 
@@ -244,7 +248,7 @@ def a_global_of_a_helper_of_another_module():
             return scale(x)
     """)
     m.scale = inner.scale
-    return m.f, gives(inner, "rate", 3.0)
+    return m.f, sets_attr(inner, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -256,7 +260,7 @@ def a_class_of_a_module_is_replaced():
         def f(x):
             return x * Layer().rate
     """)
-    return m.f, gives(m, "Layer", type("Layer", (), {"rate": 3.0}))
+    return m.f, sets_attr(m, "Layer", type("Layer", (), {"rate": 3.0}))
 
 
 @pattern(KIND)
@@ -267,4 +271,4 @@ def a_global_dict_is_replaced_by_another():
         def f(x):
             return x * CFG["rate"]
     """)
-    return m.f, gives(m, "CFG", {"rate": 3.0}), lambda: m.CFG.update(rate=4.0)
+    return m.f, sets_attr(m, "CFG", {"rate": 3.0}), lambda: m.CFG.update(rate=4.0)

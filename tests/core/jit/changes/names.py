@@ -1,21 +1,21 @@
-"""A name is found in a nearer place than before, or in another one."""
+"""Lookups that find a name in another place than before."""
 
-from .harness import gives, module, pattern
+from .harness import module, pattern, sets_attr
 
-KIND = "name lookup moves"
+KIND = "name lookups"
 
 
 class Holder:
     """An object without attributes of its own."""
 
 
-def reader(thing):
+def reader(holder):
     """Return a function that reads an attribute of an object."""
-    return lambda x: x * thing.rate
+    return lambda x: x * holder.rate
 
 
 @pattern(KIND)
-def an_instance_attribute_hides_that_of_the_class():
+def an_instance_attribute_hides_a_class_attribute():
     class Model:
         rate = 2.0
 
@@ -23,7 +23,7 @@ def an_instance_attribute_hides_that_of_the_class():
             return x * self.rate
 
     m = Model()
-    return m.scale, gives(m, "rate", 3.0), lambda: delattr(m, "rate")
+    return m.scale, sets_attr(m, "rate", 3.0), lambda: delattr(m, "rate")
 
 
 @pattern(KIND)
@@ -35,11 +35,11 @@ def an_inherited_class_attribute_is_replaced():
         pass
 
     m = Model()
-    return reader(m), gives(Base, "rate", 3.0), gives(Base, "rate", 4.0)
+    return reader(m), sets_attr(Base, "rate", 3.0), sets_attr(Base, "rate", 4.0)
 
 
 @pattern(KIND)
-def a_subclass_gets_what_its_base_has():
+def a_subclass_gets_an_attribute_of_its_base():
     class Base:
         rate = 2.0
 
@@ -47,11 +47,11 @@ def a_subclass_gets_what_its_base_has():
         pass
 
     m = Model()
-    return reader(m), gives(Model, "rate", 3.0), lambda: delattr(Model, "rate")
+    return reader(m), sets_attr(Model, "rate", 3.0), lambda: delattr(Model, "rate")
 
 
 @pattern(KIND)
-def a_mixin_between_gets_what_a_base_has():
+def a_mixin_gets_an_attribute_of_a_base():
     class Base:
         rate = 2.0
 
@@ -61,7 +61,7 @@ def a_mixin_between_gets_what_a_base_has():
     class Model(Mixin, Base):
         pass
 
-    return reader(Model()), gives(Mixin, "rate", 3.0)
+    return reader(Model()), sets_attr(Mixin, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -75,7 +75,7 @@ def the_bases_of_a_class_are_replaced():
     class Model(Slow):
         pass
 
-    return reader(Model()), gives(Model, "__bases__", (Fast,))
+    return reader(Model()), sets_attr(Model, "__bases__", (Fast,))
 
 
 @pattern(KIND)
@@ -87,7 +87,7 @@ def the_class_of_an_object_is_replaced():
         rate = 3.0
 
     m = Slow()
-    return reader(m), gives(m, "__class__", Fast), gives(m, "__class__", Slow)
+    return reader(m), sets_attr(m, "__class__", Fast), sets_attr(m, "__class__", Slow)
 
 
 @pattern(KIND)
@@ -101,7 +101,7 @@ def a_class_with_other_methods_is_assigned():
             return x - 1.0
 
     m = Train()
-    return lambda x: m(x), gives(m, "__class__", Evaluate)
+    return lambda x: m(x), sets_attr(m, "__class__", Evaluate)
 
 
 @pattern(KIND)
@@ -111,7 +111,7 @@ def a_method_of_an_instance_is_patched():
             return x * 2.0
 
     m = Model()
-    return lambda x: m.scale(x), gives(m, "scale", lambda x: x * 3.0)
+    return lambda x: m.scale(x), sets_attr(m, "scale", lambda x: x * 3.0)
 
 
 @pattern(KIND)
@@ -121,7 +121,7 @@ def a_method_of_the_class_is_patched():
             return x * 2.0
 
     m = Model()
-    return lambda x: m.scale(x), gives(Model, "scale", lambda self, x: x * 3.0)
+    return lambda x: m.scale(x), sets_attr(Model, "scale", lambda self, x: x * 3.0)
 
 
 @pattern(KIND)
@@ -134,7 +134,7 @@ def a_method_that_was_inherited_is_overridden():
         pass
 
     m = Model()
-    return lambda x: x * m.factor(), gives(Model, "factor", lambda self: 3.0)
+    return lambda x: x * m.factor(), sets_attr(Model, "factor", lambda self: 3.0)
 
 
 @pattern(KIND)
@@ -147,11 +147,11 @@ def a_base_method_behind_super_is_patched():
         def scale(self, x):
             return super().scale(x) + 1.0
 
-    return Model().scale, gives(Base, "scale", lambda self, x: x * 3.0)
+    return Model().scale, sets_attr(Base, "scale", lambda self, x: x * 3.0)
 
 
 @pattern(KIND)
-def a_class_between_gets_the_method_that_super_finds():
+def a_middle_class_gets_the_method_that_super_finds():
     class Base:
         def scale(self, x):
             return x * 2.0
@@ -163,19 +163,19 @@ def a_class_between_gets_the_method_that_super_finds():
         def scale(self, x):
             return super().scale(x) + 1.0
 
-    return Model().scale, gives(Middle, "scale", lambda self, x: x * 3.0)
+    return Model().scale, sets_attr(Middle, "scale", lambda self, x: x * 3.0)
 
 
 @pattern(KIND)
 def an_attribute_that_was_missing_for_getattr():
     m = Holder()
-    return lambda x: x * getattr(m, "rate", 2.0), gives(m, "rate", 3.0)
+    return lambda x: x * getattr(m, "rate", 2.0), sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
 def an_attribute_that_was_missing_for_hasattr():
     m = Holder()
-    return lambda x: x * 3.0 if hasattr(m, "fast") else x, gives(m, "fast", None)
+    return lambda x: x * 3.0 if hasattr(m, "fast") else x, sets_attr(m, "fast", None)
 
 
 @pattern(KIND)
@@ -188,7 +188,7 @@ def an_attribute_that_was_missing_for_except():
         except AttributeError:
             return x
 
-    return f, gives(m, "rate", 3.0), lambda: delattr(m, "rate")
+    return f, sets_attr(m, "rate", 3.0), lambda: delattr(m, "rate")
 
 
 @pattern(KIND)
@@ -197,7 +197,7 @@ def an_attribute_that_was_missing_on_the_class():
         pass
 
     m = Model()
-    return lambda x: x * getattr(m, "rate", 2.0), gives(Model, "rate", 3.0)
+    return lambda x: x * getattr(m, "rate", 2.0), sets_attr(Model, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -209,7 +209,7 @@ def a_global_that_was_missing():
             except NameError:
                 return x
     """)
-    return m.f, gives(m, "rate", 3.0), lambda: delattr(m, "rate")
+    return m.f, sets_attr(m, "rate", 3.0), lambda: delattr(m, "rate")
 
 
 @pattern(KIND)
@@ -218,7 +218,7 @@ def a_global_shadows_a_builtin():
         def f(x):
             return x * float(max(2, 1))
     """)
-    return m.f, gives(m, "max", min), lambda: delattr(m, "max")
+    return m.f, sets_attr(m, "max", min), lambda: delattr(m, "max")
 
 
 @pattern(KIND)
@@ -230,16 +230,16 @@ def a_global_shadows_a_builtin_in_a_helper():
         def f(x):
             return x * helper()
     """)
-    return m.f, gives(m, "abs", lambda number: number)
+    return m.f, sets_attr(m, "abs", lambda number: number)
 
 
 @pattern(KIND)
-def a_property_takes_the_place_of_an_attribute():
+def a_property_replaces_an_attribute():
     class Model:
         def __init__(self):
             self.rate = 2.0
 
-    return reader(Model()), gives(Model, "rate", property(lambda self: 3.0))
+    return reader(Model()), sets_attr(Model, "rate", property(lambda self: 3.0))
 
 
 @pattern(KIND)
@@ -256,17 +256,17 @@ def a_data_descriptor_hides_an_instance_attribute():
 
     m = Model()
     m.rate = 2.0
-    return reader(m), gives(Model, "rate", Fixed()), lambda: delattr(Model, "rate")
+    return reader(m), sets_attr(Model, "rate", Fixed()), lambda: delattr(Model, "rate")
 
 
 @pattern(KIND)
-def an_attribute_hides_what_getattr_made():
+def an_attribute_hides_the_result_of_getattr():
     class Model:
         def __getattr__(self, name):
             return 2.0
 
     m = Model()
-    return reader(m), gives(m, "rate", 3.0), lambda: delattr(m, "rate")
+    return reader(m), sets_attr(m, "rate", 3.0), lambda: delattr(m, "rate")
 
 
 @pattern(KIND)
@@ -277,25 +277,25 @@ def a_class_gets_a_getattribute():
     def lookup(self, name):
         return 3.0 if name == "rate" else object.__getattribute__(self, name)
 
-    return reader(Model()), gives(Model, "__getattribute__", lookup)
+    return reader(Model()), sets_attr(Model, "__getattribute__", lookup)
 
 
 @pattern(KIND)
 def the_dict_of_an_object_is_replaced():
     m = Holder()
     m.rate = 2.0
-    return reader(m), gives(m, "__dict__", {"rate": 3.0}), gives(m, "rate", 4.0)
+    return reader(m), sets_attr(m, "__dict__", {"rate": 3.0}), sets_attr(m, "rate", 4.0)
 
 
 @pattern(KIND)
-def a_class_attribute_hides_that_of_the_metaclass():
+def a_class_attribute_hides_a_metaclass_attribute():
     class Meta(type):
         rate = 2.0
 
     class Model(metaclass=Meta):
         pass
 
-    return reader(Model), gives(Meta, "rate", 3.0), gives(Model, "rate", 4.0)
+    return reader(Model), sets_attr(Meta, "rate", 3.0), sets_attr(Model, "rate", 4.0)
 
 
 @pattern(KIND)
@@ -311,7 +311,7 @@ def a_global_and_an_attribute_of_one_name():
         def f(x):
             return x * rate + model.rate
     """)
-    return m.f, gives(m, "rate", 3.0), gives(m.model, "rate", 6.0)
+    return m.f, sets_attr(m, "rate", 3.0), sets_attr(m.model, "rate", 6.0)
 
 
 @pattern(KIND)
@@ -325,7 +325,7 @@ def an_argument_and_a_global_of_one_name():
         def f(x):
             return scaled(x, rate)
     """)
-    return m.f, gives(m, "rate", 3.0), gives(m, "rate", None)
+    return m.f, sets_attr(m, "rate", 3.0), sets_attr(m, "rate", None)
 
 
 @pattern(KIND)
@@ -338,4 +338,4 @@ def a_class_attribute_hides_an_inherited_slot():
 
     m = Model()
     m.rate = 2.0
-    return reader(m), gives(Model, "rate", 3.0)
+    return reader(m), sets_attr(Model, "rate", 3.0)

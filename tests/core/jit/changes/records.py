@@ -6,7 +6,7 @@ import types
 import typing
 from collections import namedtuple
 
-from .harness import gives, pattern, puts
+from .harness import pattern, sets_attr, sets_item
 
 KIND = "dataclasses, tuples, enums"
 
@@ -18,7 +18,7 @@ def a_field_of_a_dataclass():
         rate: float = 2.0
 
     cfg = Config()
-    return lambda x: x * cfg.rate, gives(cfg, "rate", 3.0)
+    return lambda x: x * cfg.rate, sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -28,7 +28,7 @@ def a_field_of_a_dataclass_with_slots():
         rate: float = 2.0
 
     cfg = Config()
-    return lambda x: x * cfg.rate, gives(cfg, "rate", 3.0)
+    return lambda x: x * cfg.rate, sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -49,7 +49,7 @@ def a_default_of_a_dataclass():
         rates: list = dataclasses.field(default_factory=lambda: [rate[0]])
 
     rate = [2.0]
-    return lambda x: x * Config().rates[0], puts(rate, 0, 3.0)
+    return lambda x: x * Config().rates[0], sets_item(rate, 0, 3.0)
 
 
 @pattern(KIND)
@@ -59,7 +59,7 @@ def a_dataclass_as_a_dict():
         rate: float = 2.0
 
     cfg = Config()
-    return lambda x: x * dataclasses.asdict(cfg)["rate"], gives(cfg, "rate", 3.0)
+    return lambda x: x * dataclasses.asdict(cfg)["rate"], sets_attr(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -71,25 +71,25 @@ def a_dataclass_that_is_replaced():
 
     box = [Config()]
     changed = dataclasses.replace(box[0], shift=5.0)
-    return lambda x: x * box[0].rate + box[0].shift, puts(box, 0, changed)
+    return lambda x: x * box[0].rate + box[0].shift, sets_item(box, 0, changed)
 
 
 @pattern(KIND)
-def an_equality_of_dataclasses():
+def two_dataclasses_are_compared():
     @dataclasses.dataclass
     class Config:
         rate: float = 2.0
 
     a = Config()
     b = Config()
-    return lambda x: x * 2.0 if a == b else x, gives(b, "rate", 3.0)
+    return lambda x: x * 2.0 if a == b else x, sets_attr(b, "rate", 3.0)
 
 
 @pattern(KIND)
 def a_named_tuple_is_replaced():
     config = namedtuple("Config", "rate shift")
     box = {"cfg": config(2.0, 1.0)}
-    return lambda x: x * box["cfg"].rate, puts(box, "cfg", config(3.0, 1.0))
+    return lambda x: x * box["cfg"].rate, sets_item(box, "cfg", config(3.0, 1.0))
 
 
 @pattern(KIND)
@@ -98,7 +98,7 @@ def a_list_in_a_named_tuple():
         rates: list
 
     cfg = Config([2.0])
-    return lambda x: x * cfg.rates[0], puts(cfg.rates, 0, 3.0)
+    return lambda x: x * cfg.rates[0], sets_item(cfg.rates, 0, 3.0)
 
 
 @pattern(KIND)
@@ -110,7 +110,7 @@ def a_method_of_a_named_tuple():
             return x * self.rate
 
     cfg = Config(2.0)
-    return lambda x: cfg.scale(x), gives(Config, "scale", lambda self, x: x * 3.0)
+    return lambda x: cfg.scale(x), sets_attr(Config, "scale", lambda self, x: x * 3.0)
 
 
 @pattern(KIND)
@@ -120,7 +120,7 @@ def a_member_of_an_enum_is_chosen():
         FAST = 3.0
 
     m = types.SimpleNamespace(mode=Mode.SLOW)
-    return lambda x: x * m.mode.value, gives(m, "mode", Mode.FAST)
+    return lambda x: x * m.mode.value, sets_attr(m, "mode", Mode.FAST)
 
 
 @pattern(KIND)
@@ -128,7 +128,7 @@ def the_value_of_an_enum_member():
     class Mode(enum.Enum):
         SLOW = 2.0
 
-    return lambda x: x * Mode.SLOW.value, gives(Mode.SLOW, "_value_", 3.0)
+    return lambda x: x * Mode.SLOW.value, sets_attr(Mode.SLOW, "_value_", 3.0)
 
 
 @pattern(KIND)
@@ -137,7 +137,7 @@ def an_attribute_of_an_enum_member():
         SLOW = 1
 
     Mode.SLOW.rate = 2.0
-    return lambda x: x * Mode.SLOW.rate, gives(Mode.SLOW, "rate", 3.0)
+    return lambda x: x * Mode.SLOW.rate, sets_attr(Mode.SLOW, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -147,6 +147,6 @@ def a_flag_in_a_combination():
         B = 2
 
     m = types.SimpleNamespace(mode=Mode.A)
-    return lambda x: x * 3.0 if Mode.B in m.mode else x, gives(
+    return lambda x: x * 3.0 if Mode.B in m.mode else x, sets_attr(
         m, "mode", Mode.A | Mode.B
     )

@@ -1,14 +1,14 @@
-"""Memory that a tensor shares with something outside of plugrad."""
+"""Memory that a tensor shares with an object outside of plugrad."""
 
 import numpy as np
 import plugrad as pg
 
-from .harness import pattern, puts
+from .harness import pattern, sets_item
 
 KIND = "shared memory"
 
 
-def shared():
+def array_and_tensor():
     """Return a NumPy array and a tensor that may share its memory."""
     array = np.asarray([1.0, 2.0, 3.0], dtype="f4")
     return array, pg.from_dlpack(array)
@@ -16,13 +16,17 @@ def shared():
 
 @pattern(KIND)
 def memory_of_an_array_is_written():
-    array, w = shared()
-    return lambda x: x * w + array[0].item(), puts(array, 0, 5.0), puts(array, 1, 6.0)
+    array, w = array_and_tensor()
+    return (
+        lambda x: x * w + array[0].item(),
+        sets_item(array, 0, 5.0),
+        sets_item(array, 1, 6.0),
+    )
 
 
 @pattern(KIND)
-def memory_that_jit_alone_reads_by_a_tensor():
-    array, w = shared()
+def memory_that_only_a_tensor_reads():
+    array, w = array_and_tensor()
     state = {"shift": 0.0}
 
     def change():
@@ -30,33 +34,38 @@ def memory_that_jit_alone_reads_by_a_tensor():
         state["unread"] = array[0]
 
     f = lambda x: x * w + state["shift"]
-    return f, change, change, puts(state, "shift", 1.0)
+    return f, change, change, sets_item(state, "shift", 1.0)
 
 
 @pattern(KIND)
 def memory_behind_a_folded_constant():
-    array, w = shared()
+    array, w = array_and_tensor()
     state = {"shift": 0.0}
     f = lambda x: x * pg.exp(w * 2.0) + state["shift"]
-    return f, puts(array, 0, 2.0), puts(array, 1, 0.0), puts(state, "shift", 1.0)
+    return (
+        f,
+        sets_item(array, 0, 2.0),
+        sets_item(array, 1, 0.0),
+        sets_item(state, "shift", 1.0),
+    )
 
 
 @pattern(KIND)
 def memory_behind_a_view():
-    array, w = shared()
+    array, w = array_and_tensor()
     part = w[1:]
     state = {"shift": 0.0}
     f = lambda x: x[1:] * part + state["shift"]
-    return f, puts(array, 1, 5.0), puts(state, "shift", 1.0)
+    return f, sets_item(array, 1, 5.0), sets_item(state, "shift", 1.0)
 
 
 @pattern(KIND)
 def memory_behind_a_reshaped_tensor():
-    array, w = shared()
+    array, w = array_and_tensor()
     column = pg.reshape(w, (3, 1))
     state = {"shift": 0.0}
     f = lambda x: x * column + state["shift"]
-    return f, puts(array, 1, 5.0), puts(state, "shift", 1.0)
+    return f, sets_item(array, 1, 5.0), sets_item(state, "shift", 1.0)
 
 
 @pattern(KIND)
@@ -65,7 +74,7 @@ def memory_in_a_list_of_tensors():
     layers = [pg.from_dlpack(array) for array in arrays]
     state = {"shift": 0.0}
     f = lambda x: x * layers[0] + layers[1] + state["shift"]
-    return f, puts(arrays[1], 0, 5.0), puts(state, "shift", 1.0)
+    return f, sets_item(arrays[1], 0, 5.0), sets_item(state, "shift", 1.0)
 
 
 @pattern(KIND)
@@ -75,13 +84,13 @@ def memory_of_a_buffer():
     w = pg.from_dlpack(array)
     state = {"shift": 0.0}
     f = lambda x: x + w + state["shift"]
-    return f, puts(raw, 3, 64), puts(state, "shift", 1.0)
+    return f, sets_item(raw, 3, 64), sets_item(state, "shift", 1.0)
 
 
 @pattern(KIND)
 def memory_that_is_shared_in_the_call():
     array = np.asarray([1.0, 2.0, 3.0], dtype="f4")
-    return lambda x: x * pg.from_dlpack(array), puts(array, 0, 5.0)
+    return lambda x: x * pg.from_dlpack(array), sets_item(array, 0, 5.0)
 
 
 @pattern(KIND)
@@ -98,9 +107,9 @@ def memory_that_a_matrix_check_reads():
 
     return (
         f,
-        puts(array, (0, 0), -1.0),
-        puts(array, (0, 0), 4.0),
-        puts(state, "shift", 1.0),
+        sets_item(array, (0, 0), -1.0),
+        sets_item(array, (0, 0), 4.0),
+        sets_item(state, "shift", 1.0),
     )
 
 
@@ -110,14 +119,14 @@ def memory_in_a_variable():
     v = pg.Variable(pg.from_dlpack(array))
     state = {"shift": 0.0}
     f = lambda x: x * v + state["shift"]
-    return f, puts(array, 0, 5.0), puts(state, "shift", 1.0)
+    return f, sets_item(array, 0, 5.0), sets_item(state, "shift", 1.0)
 
 
 @pattern(KIND)
 def memory_of_an_argument_that_is_an_array():
     array = np.asarray([1.0, 2.0, 3.0], dtype="f4")
     scale = pg.jit(lambda x, w: x * w)
-    return lambda x: scale(x, array), puts(array, 0, 5.0), puts(array, 1, 6.0)
+    return lambda x: scale(x, array), sets_item(array, 0, 5.0), sets_item(array, 1, 6.0)
 
 
 @pattern(KIND)

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import plugrad as pg
 
-from .harness import gives, module, nothing, pattern, puts
+from .harness import module, no_change, pattern, sets_attr, sets_item
 
 KIND = "state that f changes"
 
@@ -23,9 +23,9 @@ class Model:
         self.w = None
 
 
-def more(f, phases=3):
-    """Return a function that is called in some phases without a change."""
-    return f, *[nothing] * (phases - 1)
+def without_changes(f, phases=3):
+    """Return a function and empty changes that give this number of phases."""
+    return f, *[no_change] * (phases - 1)
 
 
 @pattern(KIND)
@@ -38,7 +38,7 @@ def a_weight_is_made_in_the_first_call():
             return x
         return x * m.w
 
-    return f, gives(m, "w", None)
+    return f, sets_attr(m, "w", None)
 
 
 @pattern(KIND)
@@ -49,7 +49,7 @@ def a_counter_is_read():
         m.calls += 1
         return x * float(m.calls)
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -60,7 +60,7 @@ def a_counter_reaches_a_limit_later():
         m.calls += 1
         return x * 3.0 if m.calls > 5 else x
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -73,7 +73,7 @@ def a_counter_in_a_global():
             calls += 1
             return x * 3.0 if calls > 4 else x
     """)
-    return more(m.f)
+    return without_changes(m.f)
 
 
 @pattern(KIND)
@@ -85,7 +85,7 @@ def a_counter_in_a_cell():
         calls += 1
         return x * 3.0 if calls > 4 else x
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -95,7 +95,7 @@ def a_counter_of_the_function():
         return x * 3.0 if f.calls > 4 else x
 
     f.calls = 0
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -107,7 +107,7 @@ def a_counter_of_the_class():
             Counted.calls += 1
             return x * 3.0 if Counted.calls > 4 else x
 
-    return more(Counted())
+    return without_changes(Counted())
 
 
 @pattern(KIND)
@@ -116,18 +116,18 @@ def a_counter_in_a_default():
         calls[0] += 1
         return x * 3.0 if calls[0] > 4 else x
 
-    return more(lambda x: f(x))
+    return without_changes(lambda x: f(x))
 
 
 @pattern(KIND)
-def a_counter_of_another_object_is_read_by_len():
+def a_list_that_counts_calls_is_read_by_len():
     seen = []
 
     def f(x):
         seen.append(0)
         return x * 3.0 if len(seen) > 4 else x
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -138,7 +138,7 @@ def a_counter_in_an_array():
         calls[0] += 1
         return x * 3.0 if calls[0] > 4 else x
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -152,7 +152,7 @@ def a_countdown_that_ends():
             return x * 2.0
         return x
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -163,29 +163,29 @@ def a_flag_toggles_in_each_call():
         m.flag = not m.flag
         return x * 2.0 if m.flag else x
 
-    return *more(f), gives(m, "flag", True)
+    return *without_changes(f), sets_attr(m, "flag", True)
 
 
 @pattern(KIND)
-def a_flag_toggles_in_each_second_call():
+def a_flag_toggles_in_every_second_call():
     m = Model()
 
     def f(x):
         m.calls += 1
         return x * 2.0 if m.calls // 2 % 2 else x
 
-    return more(f, 4)
+    return without_changes(f, 4)
 
 
 @pattern(KIND)
-def an_epoch_is_a_run_of_equal_calls():
+def a_rate_halves_after_some_equal_calls():
     m = Model()
 
     def f(x):
         m.calls += 1
         return x * (0.5 ** (m.calls // 4))
 
-    return more(f, 4)
+    return without_changes(f, 4)
 
 
 @pattern(KIND)
@@ -206,7 +206,7 @@ def a_cache_is_filled_by_setdefault():
     rates = [2.0]
     return (
         lambda x: x * cache.setdefault("rate", rates[0]),
-        puts(rates, 0, 3.0),
+        sets_item(rates, 0, 3.0),
         cache.clear,
     )
 
@@ -221,11 +221,11 @@ def a_cached_function_counts_its_runs():
         return runs[0]
 
     key = [0]
-    return lambda x: x * rate(key[0]), puts(key, 0, 1), rate.cache_clear
+    return lambda x: x * rate(key[0]), sets_item(key, 0, 1), rate.cache_clear
 
 
 @pattern(KIND)
-def a_mean_moves_with_each_argument():
+def a_moving_average_of_arguments():
     m = Model()
     m.w = pg.zeros(3)
 
@@ -233,11 +233,11 @@ def a_mean_moves_with_each_argument():
         m.w = m.w * 0.5 + x
         return m.w
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
-def the_last_argument_comes_back():
+def the_previous_argument_is_added():
     last = {}
 
     def f(x):
@@ -245,7 +245,7 @@ def the_last_argument_comes_back():
         last["x"] = x
         return y
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -256,19 +256,19 @@ def results_are_collected():
         results.append(x * 2.0)
         return pg.sum(results[0]) + results[-1]
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
 def a_queue_is_popped():
     queue = [2.0, 3.0, 4.0] * 4
-    return more(lambda x: x * queue.pop())
+    return without_changes(lambda x: x * queue.pop())
 
 
 @pattern(KIND)
 def a_queue_of_equal_numbers_is_popped():
     queue = [3.0, 2.0, 2.0, 2.0, 2.0]
-    return more(lambda x: x * queue.pop() if queue else x)
+    return without_changes(lambda x: x * queue.pop() if queue else x)
 
 
 @pattern(KIND)
@@ -279,37 +279,37 @@ def a_deque_rotates_in_the_call():
         rates.rotate()
         return x * rates[0]
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
 def an_iterator_advances():
     numbers = iter([2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
-    return more(lambda x: x * next(numbers), 2)
+    return without_changes(lambda x: x * next(numbers), 2)
 
 
 @pattern(KIND)
 def an_iterator_ends():
     numbers = iter([2.0, 3.0])
-    return more(lambda x: x * next(numbers, 1.0), 2)
+    return without_changes(lambda x: x * next(numbers, 1.0), 2)
 
 
 @pattern(KIND)
 def a_cycle_of_numbers():
     numbers = itertools.cycle([2.0, 3.0, 4.0])
-    return f_with_phase(lambda x: x * next(numbers))
+    return with_shift(lambda x: x * next(numbers))
 
 
-def f_with_phase(f):
-    """Return a function whose phases differ, though a cycle may have their length."""
+def with_shift(f):
+    """Add a number that changes, because a cycle may have the length of a phase."""
     shift = [0.0]
-    return lambda x: f(x) + shift[0], puts(shift, 0, 1.0)
+    return lambda x: f(x) + shift[0], sets_item(shift, 0, 1.0)
 
 
 @pattern(KIND)
 def a_count_that_advances():
     numbers = itertools.count(2)
-    return more(lambda x: x * float(next(numbers)))
+    return without_changes(lambda x: x * float(next(numbers)))
 
 
 @pattern(KIND)
@@ -320,8 +320,8 @@ def a_generator_advances():
             rate += 1.0
             yield rate
 
-    made = rates()
-    return more(lambda x: x * next(made))
+    generator = rates()
+    return without_changes(lambda x: x * next(generator))
 
 
 @pattern(KIND)
@@ -332,8 +332,8 @@ def a_generator_that_reads_a_list():
         while True:
             yield box[0]
 
-    made = rates()
-    return lambda x: x * next(made) * box[0], puts(box, 0, 3.0)
+    generator = rates()
+    return lambda x: x * next(generator) * box[0], sets_item(box, 0, 3.0)
 
 
 @pattern(KIND)
@@ -343,33 +343,33 @@ def numbers_are_sent_to_a_generator():
         while True:
             total += yield total
 
-    made = totals()
-    next(made)
-    return more(lambda x: x * made.send(1.0))
+    generator = totals()
+    next(generator)
+    return without_changes(lambda x: x * generator.send(1.0))
 
 
 @pattern(KIND)
-def a_random_number_of_python():
+def numbers_of_a_random_generator():
     source = random.Random(1)
-    return more(lambda x: x * source.random())
+    return without_changes(lambda x: x * source.random())
 
 
 @pattern(KIND)
-def a_random_number_of_the_module():
+def numbers_of_the_random_module():
     random.seed(1)
-    return more(lambda x: x * random.random())
+    return without_changes(lambda x: x * random.random())
 
 
 @pattern(KIND)
-def a_random_number_of_numpy():
+def numbers_of_a_numpy_generator():
     source = np.random.default_rng(1)
-    return more(lambda x: x * float(source.random()))
+    return without_changes(lambda x: x * float(source.random()))
 
 
 @pattern(KIND)
-def random_numbers_of_plugrad():
+def random_numbers_from_plugrad():
     pg.random.seed(1)
-    return more(lambda x: x + pg.random.normal((3,)))
+    return without_changes(lambda x: x + pg.random.normal((3,)))
 
 
 @pattern(KIND)
@@ -382,7 +382,7 @@ def an_error_in_the_first_calls():
             raise RuntimeError(f"call {m.calls}")
         return x * 2.0
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -395,7 +395,7 @@ def an_error_in_a_later_call():
             raise RuntimeError("the fifth call")
         return x * 2.0
 
-    return more(f)
+    return without_changes(f)
 
 
 @pattern(KIND)
@@ -409,11 +409,11 @@ def a_helper_replaces_itself():
         def f(x):
             return helper(x)
     """)
-    return more(m.f, 2)
+    return without_changes(m.f, 2)
 
 
 @pattern(KIND)
-def a_function_that_a_call_defines():
+def a_function_that_the_call_defines():
     m = Model()
 
     def f(x):
@@ -421,15 +421,15 @@ def a_function_that_a_call_defines():
             m.scale = lambda x: x * m.rate
         return m.scale(x)
 
-    return f, gives(m, "rate", 3.0), lambda: delattr(m, "scale")
+    return f, sets_attr(m, "rate", 3.0), lambda: delattr(m, "scale")
 
 
 @pattern(KIND)
-def a_value_that_equals_what_it_replaces():
+def a_value_that_equals_the_one_it_replaces():
     m = Model()
 
     def f(x):
         m.cfg = {"rate": [m.rate]}
         return x * m.cfg["rate"][0]
 
-    return f, gives(m, "rate", 3.0)
+    return f, sets_attr(m, "rate", 3.0)

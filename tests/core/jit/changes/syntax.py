@@ -1,8 +1,8 @@
-"""Python's syntax: where names are read that no simple search of the code finds."""
+"""Syntax that reads names in ways that a simple search of the code misses."""
 
 import contextlib
 
-from .harness import gives, module, pattern, puts
+from .harness import module, pattern, sets_attr, sets_item
 
 KIND = "syntax"
 
@@ -16,14 +16,14 @@ class Holder:
 
 def holder_and_change():
     m = Holder()
-    return m, gives(m, "rate", 3.0)
+    return m, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
 def a_walrus():
     rates = [2.0]
     f = lambda x: x * rate if (rate := rates[0]) > 1.0 else x
-    return f, puts(rates, 0, 3.0), puts(rates, 0, 0.5)
+    return f, sets_item(rates, 0, 3.0), sets_item(rates, 0, 0.5)
 
 
 @pattern(KIND)
@@ -31,7 +31,7 @@ def a_walrus_in_a_comprehension():
     rates = [2.0, 5.0]
     limit = [1.0]
     f = lambda x: x * sum(y for r in rates if (y := r * limit[0]) > 1.0)
-    return f, puts(limit, 0, 0.3)
+    return f, sets_item(limit, 0, 0.3)
 
 
 @pattern(KIND)
@@ -42,7 +42,7 @@ def a_global_in_a_comprehension():
         def f(x):
             return x * sum([rate * n for n in (1, 2)])
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -54,7 +54,7 @@ def a_global_in_a_nested_comprehension():
         def f(x):
             return x * sum(sum({r * rate for r in row}) for row in table)
     """)
-    return m.f, gives(m, "rate", 3.0), puts(m.table, 0, [4.0])
+    return m.f, sets_attr(m, "rate", 3.0), sets_item(m.table, 0, [4.0])
 
 
 @pattern(KIND)
@@ -69,7 +69,7 @@ def a_global_in_a_nested_function():
                 return innermost()
             return x * inner()
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -82,7 +82,7 @@ def a_global_in_a_class_body():
                 scale = rate
             return x * Config.scale
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -95,7 +95,7 @@ def a_global_in_a_default_of_an_inner_function():
                 return rate
             return x * inner()
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -112,7 +112,7 @@ def a_global_in_a_decorator():
                 return x + 1.0
             return inner(x)
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -126,7 +126,7 @@ def a_global_that_the_function_assigns():
             last = rate
             return x * last
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -141,21 +141,25 @@ def a_global_that_the_function_deletes():
             del temporary
             return y
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
-def keywords_from_a_dict():
+def keyword_arguments_from_a_dict():
     cfg = {"rate": 2.0, "shift": 1.0}
     scale = lambda x, rate, shift=0.0: x * rate + shift
-    return lambda x: scale(x, **cfg), puts(cfg, "rate", 3.0), lambda: cfg.pop("shift")
+    return (
+        lambda x: scale(x, **cfg),
+        sets_item(cfg, "rate", 3.0),
+        lambda: cfg.pop("shift"),
+    )
 
 
 @pattern(KIND)
-def positions_from_a_list():
+def positional_arguments_from_a_list():
     cfg = [2.0, 1.0]
     scale = lambda x, rate, shift=0.0: x * rate + shift
-    return lambda x: scale(x, *cfg), puts(cfg, 0, 3.0), cfg.pop
+    return lambda x: scale(x, *cfg), sets_item(cfg, 0, 3.0), cfg.pop
 
 
 @pattern(KIND)
@@ -164,8 +168,8 @@ def a_dict_that_is_merged():
     over = {}
     return (
         lambda x: x * {**base, **over}["rate"],
-        puts(base, "rate", 3.0),
-        puts(over, "rate", 4.0),
+        sets_item(base, "rate", 3.0),
+        sets_item(over, "rate", 4.0),
     )
 
 
@@ -177,13 +181,13 @@ def a_starred_assignment():
         first, *_, last = rates
         return x * first + last
 
-    return f, puts(rates, 0, 5.0), rates.pop
+    return f, sets_item(rates, 0, 5.0), rates.pop
 
 
 @pattern(KIND)
 def a_slice_that_is_captured():
     box = {"part": slice(0, 2)}
-    return lambda x: x[box["part"]], puts(box, "part", slice(1, 3))
+    return lambda x: x[box["part"]], sets_item(box, "part", slice(1, 3))
 
 
 @pattern(KIND)
@@ -195,7 +199,7 @@ def a_range_that_is_captured():
             x = x * 2.0 + step
         return x
 
-    return f, puts(box, "steps", range(3))
+    return f, sets_item(box, "steps", range(3))
 
 
 @pattern(KIND)
@@ -212,16 +216,16 @@ def a_loop_until_a_limit():
             scale += 1.0
         return x * scale
 
-    return f, puts(box, "limit", 9.0), puts(box, "limit", 1000.0)
+    return f, sets_item(box, "limit", 9.0), sets_item(box, "limit", 1000.0)
 
 
 @pattern(KIND)
-def a_conditional_of_two_reads():
+def a_conditional_expression_with_two_reads():
     cfg = {"fast": False, "a": 2.0, "b": 3.0}
     return (
         lambda x: x * (cfg["a"] if cfg["fast"] else cfg["b"]),
-        puts(cfg, "fast", True),
-        puts(cfg, "a", 5.0),
+        sets_item(cfg, "fast", True),
+        sets_item(cfg, "a", 5.0),
     )
 
 
@@ -235,7 +239,12 @@ def a_branch_that_was_not_taken_before():
             return x * m.rate
         return x + m.shift
 
-    return f, gives(m, "mode", "shift"), gives(m, "shift", 5.0), gives(m, "rate", 9.0)
+    return (
+        f,
+        sets_attr(m, "mode", "shift"),
+        sets_attr(m, "shift", 5.0),
+        sets_attr(m, "rate", 9.0),
+    )
 
 
 @pattern(KIND)
@@ -249,8 +258,8 @@ def a_short_circuit():
     cfg = {"a": None, "b": 2.0}
     return (
         lambda x: x * (cfg["a"] or cfg["b"]),
-        puts(cfg, "b", 3.0),
-        puts(cfg, "a", 4.0),
+        sets_item(cfg, "b", 3.0),
+        sets_item(cfg, "a", 4.0),
     )
 
 
@@ -297,7 +306,7 @@ def a_stack_of_contexts():
             rate = stack.enter_context(contextlib.nullcontext(rates[0]))
             return x * rate
 
-    return f, puts(rates, 0, 3.0)
+    return f, sets_item(rates, 0, 3.0)
 
 
 @pattern(KIND)
@@ -309,8 +318,8 @@ def a_recursion():
 
     return (
         lambda x: scaled(x, cfg["depth"]),
-        puts(cfg, "depth", 3),
-        puts(cfg, "rate", 0.5),
+        sets_item(cfg, "depth", 3),
+        sets_item(cfg, "rate", 0.5),
     )
 
 
@@ -322,7 +331,7 @@ def the_locals_of_the_function():
         rate = rates[0]
         return x * locals()["rate"] + rate
 
-    return f, puts(rates, 0, 3.0)
+    return f, sets_item(rates, 0, 3.0)
 
 
 @pattern(KIND)
@@ -335,7 +344,7 @@ def a_setattr_with_a_computed_name():
             setattr(m, name, value)
         return x * m.rate
 
-    return f, puts(rates, "rate", 3.0)
+    return f, sets_item(rates, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -347,11 +356,11 @@ def a_closure_in_a_loop():
             x = g(x)
         return x
 
-    return f, puts(rates, 0, 4.0)
+    return f, sets_item(rates, 0, 4.0)
 
 
 @pattern(KIND)
-def a_closure_of_three_levels():
+def a_closure_with_three_levels():
     def outer():
         rate = 2.0
 
@@ -377,7 +386,7 @@ def a_cell_whose_content_is_assigned():
     def f(x):
         return x * rate
 
-    return f, gives(f.__closure__[0], "cell_contents", 3.0)
+    return f, sets_attr(f.__closure__[0], "cell_contents", 3.0)
 
 
 @pattern(KIND)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import plugrad as pg
 
-from .harness import gives, module, nothing, pattern, puts
+from .harness import module, no_change, pattern, sets_attr, sets_item
 
 KIND = "captured tensors"
 
@@ -28,14 +28,14 @@ def tensor(scale=1.0):
 def a_tensor_in_a_dict_is_replaced():
     params = {"w": tensor()}
     return lambda x: x * params["w"], *[
-        puts(params, "w", tensor(scale)) for scale in (2.0, 3.0, 4.0)
+        sets_item(params, "w", tensor(scale)) for scale in (2.0, 3.0, 4.0)
     ]
 
 
 @pattern(KIND)
 def a_tensor_in_an_attribute_is_replaced():
     m = Model()
-    return m, *[gives(m, "w", tensor(scale)) for scale in (2.0, 3.0, 4.0)]
+    return m, *[sets_attr(m, "w", tensor(scale)) for scale in (2.0, 3.0, 4.0)]
 
 
 @pattern(KIND)
@@ -56,7 +56,7 @@ def a_tensor_in_a_cell_is_replaced():
 def a_tensor_in_a_list_is_replaced():
     layers = [tensor(), tensor(2.0)]
     f = lambda x: functools.reduce(lambda y, w: y * w, layers, x)
-    return f, puts(layers, 0, tensor(3.0)), layers.reverse, layers.pop
+    return f, sets_item(layers, 0, tensor(3.0)), layers.reverse, layers.pop
 
 
 @pattern(KIND)
@@ -67,7 +67,7 @@ def a_tensor_in_a_global_is_replaced():
         def f(x):
             return x * w
     """)
-    return m.f, gives(m, "w", tensor(2.0)), gives(m, "w", tensor(3.0))
+    return m.f, sets_attr(m, "w", tensor(2.0)), sets_attr(m, "w", tensor(3.0))
 
 
 @pattern(KIND)
@@ -76,7 +76,11 @@ def a_tensor_in_a_class_is_replaced():
         w = tensor()
 
     m = Layer()
-    return lambda x: x * m.w, gives(Layer, "w", tensor(2.0)), gives(m, "w", tensor(3.0))
+    return (
+        lambda x: x * m.w,
+        sets_attr(Layer, "w", tensor(2.0)),
+        sets_attr(m, "w", tensor(3.0)),
+    )
 
 
 @pattern(KIND)
@@ -84,7 +88,7 @@ def a_tensor_in_a_default_is_replaced():
     def f(x, w=tensor()):  # noqa: B008
         return x * w
 
-    return lambda x: f(x), gives(f, "__defaults__", (tensor(2.0),)), nothing
+    return lambda x: f(x), sets_attr(f, "__defaults__", (tensor(2.0),)), no_change
 
 
 @pattern(KIND)
@@ -92,15 +96,15 @@ def a_tensor_is_replaced_by_one_of_another_shape():
     params = {"w": tensor()}
     return (
         lambda x: pg.sum(x) * params["w"],
-        puts(params, "w", pg.ones((2, 2))),
-        puts(params, "w", tensor(3.0)),
+        sets_item(params, "w", pg.ones((2, 2))),
+        sets_item(params, "w", tensor(3.0)),
     )
 
 
 @pattern(KIND)
 def a_tensor_is_replaced_by_one_of_another_dtype():
     params = {"w": tensor()}
-    return lambda x: x * params["w"], puts(params, "w", pg.asarray([4, 5, 6]))
+    return lambda x: x * params["w"], sets_item(params, "w", pg.asarray([4, 5, 6]))
 
 
 @pattern(KIND)
@@ -108,8 +112,8 @@ def a_tensor_is_replaced_by_a_number():
     params = {"w": tensor()}
     return (
         lambda x: x * params["w"],
-        puts(params, "w", 3.0),
-        puts(params, "w", tensor(2.0)),
+        sets_item(params, "w", 3.0),
+        sets_item(params, "w", tensor(2.0)),
     )
 
 
@@ -117,7 +121,7 @@ def a_tensor_is_replaced_by_a_number():
 def a_tensor_is_replaced_by_none():
     m = Model()
     f = lambda x: x if m.w is None else x * m.w
-    return f, gives(m, "w", None), gives(m, "w", tensor(2.0))
+    return f, sets_attr(m, "w", None), sets_attr(m, "w", tensor(2.0))
 
 
 @pattern(KIND)
@@ -127,8 +131,8 @@ def two_tensors_become_one():
     params = {"a": a, "b": b}
     return (
         lambda x: (x * params["a"] if params["a"] is params["b"] else x) + params["b"],
-        puts(params, "b", a),
-        puts(params, "b", b),
+        sets_item(params, "b", a),
+        sets_item(params, "b", b),
     )
 
 
@@ -171,17 +175,21 @@ def two_tensors_swap_places():
 @pattern(KIND)
 def an_item_of_a_tensor_is_assigned():
     w = tensor()
-    return lambda x: x * w, puts(w, 0, 5.0), puts(w, 1, 6.0)
+    return lambda x: x * w, sets_item(w, 0, 5.0), sets_item(w, 1, 6.0)
 
 
 @pattern(KIND)
-def all_of_a_tensor_is_assigned():
+def all_elements_of_a_tensor_are_assigned():
     w = tensor()
-    return lambda x: x * (w * 2.0), puts(w, ..., tensor(3.0)), puts(w, ..., 1.0)
+    return (
+        lambda x: x * (w * 2.0),
+        sets_item(w, ..., tensor(3.0)),
+        sets_item(w, ..., 1.0),
+    )
 
 
 @pattern(KIND)
-def a_tensor_is_changed_in_place_by_an_operator():
+def a_tensor_is_changed_by_an_in_place_operator():
     params = {"w": tensor()}
 
     def change():
@@ -194,7 +202,7 @@ def a_tensor_is_changed_in_place_by_an_operator():
 def a_folded_constant_is_assigned():
     w = tensor()
     f = lambda x: x * pg.sum(pg.exp(w * 0.5))
-    return f, puts(w, 0, 5.0), puts(w, 0, 6.0)
+    return f, sets_item(w, 0, 5.0), sets_item(w, 0, 6.0)
 
 
 @pattern(KIND)
@@ -203,13 +211,13 @@ def a_packed_weight_is_replaced():
     f = lambda x: pg.matmul(pg.stack([x, x]), params["w"])
     return (
         f,
-        puts(params, "w", pg.ones((3, 4)) * 2.0),
-        lambda: puts(params["w"], (0, 0), 7.0)(),
+        sets_item(params, "w", pg.ones((3, 4)) * 2.0),
+        lambda: sets_item(params["w"], (0, 0), 7.0)(),
     )
 
 
 @pattern(KIND)
-def a_weight_that_the_call_steps():
+def a_weight_that_the_call_updates():
     params = {"w": tensor()}
 
     def f(x):
@@ -218,7 +226,7 @@ def a_weight_that_the_call_steps():
         params["w"] = params["w"] - 0.1 * gradient
         return value
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
@@ -229,7 +237,7 @@ def an_item_that_the_call_assigns():
         w[0] = w[0] + x[0]
         return x * w
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
@@ -241,7 +249,7 @@ def a_tensor_in_a_cell_that_the_call_replaces():
         total = total + x
         return total * 2.0
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
@@ -252,7 +260,7 @@ def a_tensor_in_a_list_that_the_call_replaces():
         window[0], window[1] = window[1], x
         return window[0] + window[1] * 2.0
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
@@ -265,7 +273,7 @@ def a_tensor_in_a_global_that_the_call_replaces():
             total = total * 0.5 + x
             return total
     """)
-    return m.f, nothing, nothing
+    return m.f, no_change, no_change
 
 
 @pattern(KIND)
@@ -279,7 +287,7 @@ def a_tensor_that_a_helper_of_the_call_replaces():
         observe(x)
         return x - m.w
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
@@ -290,11 +298,11 @@ def two_tensors_that_the_call_swaps():
         params["a"], params["b"] = params["b"], params["a"]
         return x * params["a"] - params["b"]
 
-    return f, nothing, nothing
+    return f, no_change, no_change
 
 
 @pattern(KIND)
-def a_variable_beside_a_tensor():
+def a_variable_and_a_tensor():
     v = pg.Variable([1.0, 2.0, 3.0])
     params = {"w": tensor()}
 
@@ -302,7 +310,7 @@ def a_variable_beside_a_tensor():
         v.assign(v + x)
         return v * params["w"]
 
-    return f, puts(params, "w", tensor(2.0)), lambda: v.assign([0.0, 0.0, 0.0])
+    return f, sets_item(params, "w", tensor(2.0)), lambda: v.assign([0.0, 0.0, 0.0])
 
 
 @pattern(KIND)
@@ -311,7 +319,7 @@ def a_variable_is_replaced_by_another():
     other = pg.Variable([4.0, 5.0, 6.0])
     return (
         lambda x: x * box["v"],
-        puts(box, "v", other),
+        sets_item(box, "v", other),
         lambda: other.assign([7.0, 8.0, 9.0]),
     )
 
@@ -320,32 +328,36 @@ def a_variable_is_replaced_by_another():
 def a_tensor_is_captured_by_a_gradient():
     params = {"w": tensor()}
     f = pg.grad(lambda x: pg.sum(x * x * params["w"]))
-    return f, puts(params, "w", tensor(2.0)), puts(params, "w", tensor(3.0))
+    return f, sets_item(params, "w", tensor(2.0)), sets_item(params, "w", tensor(3.0))
 
 
 @pattern(KIND)
 def a_tensor_is_captured_by_vmap():
     params = {"w": pg.asarray(2.0)}
     f = pg.vmap(lambda x: x * params["w"])
-    return f, puts(params, "w", pg.asarray(3.0)), puts(params, "w", pg.asarray(4.0))
+    return (
+        f,
+        sets_item(params, "w", pg.asarray(3.0)),
+        sets_item(params, "w", pg.asarray(4.0)),
+    )
 
 
 @pattern(KIND)
 def a_tensor_is_captured_by_a_jitted_helper():
     params = {"w": tensor()}
     helper = pg.jit(lambda x: x * params["w"])
-    return lambda x: helper(x) + 1.0, puts(params, "w", tensor(2.0))
+    return lambda x: helper(x) + 1.0, sets_item(params, "w", tensor(2.0))
 
 
 @pattern(KIND)
-def a_tensor_is_replaced_under_a_key_that_is_chosen():
+def a_tensor_is_replaced_under_a_chosen_key():
     params = {"a": tensor(2.0), "b": tensor(3.0)}
     chosen = ["a"]
     return (
         lambda x: x * params[chosen[0]],
-        puts(params, "a", tensor(4.0)),
-        puts(chosen, 0, "b"),
-        puts(params, "b", tensor(5.0)),
+        sets_item(params, "a", tensor(4.0)),
+        sets_item(chosen, 0, "b"),
+        sets_item(params, "b", tensor(5.0)),
     )
 
 
@@ -354,6 +366,6 @@ def a_captured_tensor_is_returned():
     params = {"w": tensor()}
     return (
         lambda x: (x + 1.0, params["w"]),
-        puts(params, "w", tensor(2.0)),
-        lambda: puts(params["w"], 0, 9.0)(),
+        sets_item(params, "w", tensor(2.0)),
+        lambda: sets_item(params["w"], 0, 9.0)(),
     )

@@ -1,8 +1,8 @@
-"""Match statements, and texts that name what they read."""
+"""Match statements, and strings that name the state that they read."""
 
-from .harness import gives, module, pattern, puts
+from .harness import module, pattern, sets_attr, sets_item
 
-KIND = "match and texts"
+KIND = "match and strings"
 
 
 class Holder:
@@ -14,7 +14,7 @@ class Holder:
 
 def holder_and_change():
     m = Holder()
-    return m, gives(m, "rate", 3.0)
+    return m, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -25,7 +25,7 @@ def code_that_is_evaluated():
         def f(x):
             return x * eval("rate * 2.0")
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
@@ -38,19 +38,19 @@ def code_that_is_executed():
             exec("y = x * rate", names)
             return names["y"]
     """)
-    return m.f, gives(m, "rate", 3.0)
+    return m.f, sets_attr(m, "rate", 3.0)
 
 
 @pattern(KIND)
-def a_text_that_is_evaluated():
+def a_string_that_is_evaluated():
     box = {"code": "2.0 + 1.0"}
-    return lambda x: x * eval(box["code"]), puts(box, "code", "5.0")
+    return lambda x: x * eval(box["code"]), sets_item(box, "code", "5.0")
 
 
 @pattern(KIND)
 def a_compiled_expression():
     box = {"code": compile("2.0", "rate", "eval")}
-    return lambda x: x * eval(box["code"]), puts(
+    return lambda x: x * eval(box["code"]), sets_item(
         box, "code", compile("3.0", "rate", "eval")
     )
 
@@ -80,7 +80,7 @@ def a_match_of_a_mapping():
             case {"kind": "shift", **rest}:
                 return x + rest["by"]
 
-    return f, puts(cfg, "by", 3.0), puts(cfg, "kind", "shift")
+    return f, sets_item(cfg, "by", 3.0), sets_item(cfg, "kind", "shift")
 
 
 @pattern(KIND)
@@ -94,7 +94,7 @@ def a_match_of_a_sequence():
             case ["scale", *_, by]:
                 return x - by
 
-    return f, puts(steps, 1, 3.0), lambda: steps.append(4.0)
+    return f, sets_item(steps, 1, 3.0), lambda: steps.append(4.0)
 
 
 @pattern(KIND)
@@ -112,7 +112,11 @@ def a_match_by_positions():
             case Config(value):
                 return x * value
 
-    return f, gives(Config, "__match_args__", ("shift",)), gives(cfg, "shift", 7.0)
+    return (
+        f,
+        sets_attr(Config, "__match_args__", ("shift",)),
+        sets_attr(cfg, "shift", 7.0),
+    )
 
 
 @pattern(KIND)
@@ -130,57 +134,57 @@ def a_match_of_a_dotted_name():
                 case _:
                     return x
     """)
-    return m.f, gives(m.Names, "FAST", "other"), gives(m, "mode", "other")
+    return m.f, sets_attr(m.Names, "FAST", "other"), sets_attr(m, "mode", "other")
 
 
 @pattern(KIND)
-def a_formatted_text():
+def a_formatted_string():
     m, change = holder_and_change()
     return lambda x: x * float(f"{m.rate:.2f}"), change
 
 
 @pattern(KIND)
-def a_formatted_text_with_a_width():
+def a_formatted_string_with_a_width():
     width = {"digits": 2}
-    return lambda x: x * float(f"{1.23456:.{width['digits']}f}"), puts(
+    return lambda x: x * float(f"{1.23456:.{width['digits']}f}"), sets_item(
         width, "digits", 3
     )
 
 
 @pattern(KIND)
-def a_format_text_that_names_an_attribute():
+def a_format_string_that_names_an_attribute():
     m, change = holder_and_change()
     text = "{0.rate}"
     return lambda x: x * float(text.format(m)), change
 
 
 @pattern(KIND)
-def a_format_text_that_names_an_item():
+def a_format_string_that_names_an_item():
     cfg = {"rate": [2.0]}
     text = "{c[rate][0]}"
-    return lambda x: x * float(text.format(c=cfg)), puts(cfg["rate"], 0, 3.0)
+    return lambda x: x * float(text.format(c=cfg)), sets_item(cfg["rate"], 0, 3.0)
 
 
 @pattern(KIND)
-def a_format_text_that_is_captured():
+def a_format_string_that_is_captured():
     m = Holder()
     m.shift = 5.0
     box = {"format": "{0.rate}"}
     return (
         lambda x: x * float(box["format"].format(m)),
-        gives(m, "rate", 3.0),
-        puts(box, "format", "{0.shift}"),
+        sets_attr(m, "rate", 3.0),
+        sets_item(box, "format", "{0.shift}"),
     )
 
 
 @pattern(KIND)
-def a_format_of_a_map():
+def a_format_map():
     cfg = {"rate": 2.0}
-    return lambda x: x * float("{rate}".format_map(cfg)), puts(cfg, "rate", 3.0)
+    return lambda x: x * float("{rate}".format_map(cfg)), sets_item(cfg, "rate", 3.0)
 
 
 @pattern(KIND)
 def a_percent_format():
     cfg = {"rate": 2.0}
     text = "%(rate)f"
-    return lambda x: x * float(text % cfg), puts(cfg, "rate", 3.0)
+    return lambda x: x * float(text % cfg), sets_item(cfg, "rate", 3.0)

@@ -1,4 +1,4 @@
-"""What changes beside a function and is not read by it: nothing is recorded anew."""
+"""Changes of state that a function does not read, which cause no new recording."""
 
 import contextvars
 import itertools
@@ -7,7 +7,7 @@ import types
 import numpy as np
 import plugrad as pg
 
-from .harness import gives, module, puts, unread
+from .harness import module, sets_attr, sets_item, unread
 
 
 class Model:
@@ -26,20 +26,20 @@ class Model:
         return x * self.rate * self.w
 
 
-def often(change):
-    """Return a change that is made before each of some phases."""
+def repeated(change):
+    """Return a change six times, for as many phases."""
     return [change] * 6
 
 
-def counts(holder, name):
-    """Return a change: a number is one higher."""
+def increments(holder, name):
+    """Return a change that adds 1 to an attribute."""
     return lambda: setattr(holder, name, getattr(holder, name) + 1)
 
 
 @unread()
 def a_counter_of_the_object():
     m = Model()
-    return m, *often(counts(m, "calls"))
+    return m, *repeated(increments(m, "calls"))
 
 
 @unread()
@@ -47,36 +47,36 @@ def a_counter_of_the_class():
     class Counted(Model):
         pass
 
-    return Counted(), *often(counts(Counted, "shared"))
+    return Counted(), *repeated(increments(Counted, "shared"))
 
 
 @unread()
 def a_list_of_the_object_grows():
     m = Model()
-    return m, *often(lambda: m.history.append(1))
+    return m, *repeated(lambda: m.history.append(1))
 
 
 @unread()
 def an_attribute_is_new():
     m = Model()
     numbers = itertools.count()
-    return m, *often(lambda: setattr(m, f"new_{next(numbers)}", 1))
+    return m, *repeated(lambda: setattr(m, f"new_{next(numbers)}", 1))
 
 
 @unread()
-def a_slot_beside_the_one_that_is_read():
+def a_slot_other_than_the_one_that_is_read():
     class Slots:
         __slots__ = ("calls", "rate")
 
     m = Slots()
     m.rate, m.calls = 2.0, 0
-    return lambda x: x * m.rate, *often(counts(m, "calls"))
+    return lambda x: x * m.rate, *repeated(increments(m, "calls"))
 
 
 @unread()
 def an_attribute_of_a_deeper_object():
     m = types.SimpleNamespace(inner=Model())
-    return lambda x: x * m.inner.rate, *often(counts(m.inner, "epoch"))
+    return lambda x: x * m.inner.rate, *repeated(increments(m.inner, "epoch"))
 
 
 @unread()
@@ -92,7 +92,7 @@ def a_loop_variable_with_the_name_of_an_attribute():
 
         step = 0
     """)
-    return m.f, *often(counts(m, "step"))
+    return m.f, *repeated(increments(m, "step"))
 
 
 @unread()
@@ -108,7 +108,7 @@ def an_attribute_with_the_name_of_a_global():
 
         f = Model()
     """)
-    return m.f, *often(counts(m.f, "rate"))
+    return m.f, *repeated(increments(m.f, "rate"))
 
 
 @unread()
@@ -118,7 +118,7 @@ def an_attribute_with_the_name_of_a_method_of_a_tensor():
             self.sum, self.rate = 0, 2.0
 
     m = Named()
-    return lambda x: pg.sum(x) * m.rate, *often(counts(m, "sum"))
+    return lambda x: pg.sum(x) * m.rate, *repeated(increments(m, "sum"))
 
 
 @unread()
@@ -129,14 +129,14 @@ def a_global_that_no_function_names():
         def f(x):
             return x * rate
     """)
-    return m.f, *often(counts(m, "calls"))
+    return m.f, *repeated(increments(m, "calls"))
 
 
 @unread()
 def an_attribute_of_a_module():
     cfg = types.ModuleType("cfg")
     cfg.rate, cfg.calls = 2.0, 0
-    return lambda x: x * cfg.rate, *often(counts(cfg, "calls"))
+    return lambda x: x * cfg.rate, *repeated(increments(cfg, "calls"))
 
 
 @unread()
@@ -145,7 +145,7 @@ def an_attribute_of_the_function():
         return x * 2.0
 
     f.calls = 0
-    return f, *often(counts(f, "calls"))
+    return f, *repeated(increments(f, "calls"))
 
 
 @unread()
@@ -160,14 +160,14 @@ def a_cell_of_another_function():
         nonlocal calls
         calls += 1
 
-    return f, *often(count)
+    return f, *repeated(count)
 
 
 @unread()
 def a_context_variable():
     calls = contextvars.ContextVar("calls", default=0)
     rate = contextvars.ContextVar("rate", default=2.0)
-    return lambda x: x * rate.get(), *often(lambda: calls.set(calls.get() + 1))
+    return lambda x: x * rate.get(), *repeated(lambda: calls.set(calls.get() + 1))
 
 
 @unread()
@@ -176,20 +176,20 @@ def a_method_that_is_not_called():
         pass
 
     change = lambda: setattr(Patched, "report", lambda self: None)
-    return Patched(), *often(change)
+    return Patched(), *repeated(change)
 
 
 @unread()
 def another_object_of_the_class():
     m = Model()
     other = Model()
-    return m, *often(counts(other, "rate"))
+    return m, *repeated(increments(other, "rate"))
 
 
 @unread()
 def a_number_that_is_set_again():
     m = Model()
-    return m, *often(gives(m, "rate", 2.0))
+    return m, *repeated(sets_attr(m, "rate", 2.0))
 
 
 @unread(max_retraces=1)
@@ -197,21 +197,21 @@ def a_list_that_is_built_again():
     m = Model()
     m.rates = [2.0, [3.0]]
     change = lambda: setattr(m, "rates", [2.0, [3.0]])
-    return lambda x: x * m.rates[1][0], *often(change)
+    return lambda x: x * m.rates[1][0], *repeated(change)
 
 
 @unread(max_retraces=1)
 def a_dict_that_is_built_again():
     box = {"cfg": {"rate": 2.0}}
     change = lambda: box.update(cfg={"rate": 2.0})
-    return lambda x: x * box["cfg"]["rate"], *often(change)
+    return lambda x: x * box["cfg"]["rate"], *repeated(change)
 
 
 @unread(max_retraces=1)
 def an_array_that_is_built_again():
     box = {"table": np.ones(3, dtype="f4")}
     change = lambda: box.update(table=np.ones(3, dtype="f4"))
-    return lambda x: x * pg.asarray(box["table"]), *often(change)
+    return lambda x: x * pg.asarray(box["table"]), *repeated(change)
 
 
 @unread()
@@ -222,11 +222,11 @@ def a_number_that_changes_and_returns():
         m.rate = 3.0
         m.rate = 2.0
 
-    return m, *often(change)
+    return m, *repeated(change)
 
 
 @unread()
-def what_a_state_method_leaves_out():
+def state_that_a_state_method_leaves_out():
     class Stated(Model):
         def __jit_state__(self):
             return (self.rate, self.w)
@@ -235,11 +235,11 @@ def what_a_state_method_leaves_out():
             return super().__call__(x) + 0.0 * self.calls
 
     m = Stated()
-    return m, *often(counts(m, "calls"))
+    return m, *repeated(increments(m, "calls"))
 
 
 @unread()
-def a_mode_that_the_call_sets_to_what_it_is():
+def a_mode_that_the_call_sets_to_its_present_value():
     m = Model()
 
     def f(x):
@@ -247,7 +247,7 @@ def a_mode_that_the_call_sets_to_what_it_is():
         return m(x)
 
     m.training = True
-    return f, *often(gives(m, "epoch", 1))
+    return f, *repeated(sets_attr(m, "epoch", 1))
 
 
 @unread()
@@ -258,13 +258,13 @@ def a_value_that_the_call_makes_and_drops():
         box["y"] = x * 2.0
         return box.pop("y") + 1.0
 
-    return f, *often(lambda: None)
+    return f, *repeated(lambda: None)
 
 
 @unread(max_retraces=1)
 def a_tensor_that_is_replaced_in_each_phase():
     m = Model()
-    return m, *often(lambda: setattr(m, "w", m.w + 1.0))
+    return m, *repeated(lambda: setattr(m, "w", m.w + 1.0))
 
 
 @unread(max_retraces=1)
@@ -275,36 +275,36 @@ def a_tensor_in_a_dict_that_is_replaced_in_each_phase():
         params["w"] = params["w"] * 2.0
         params["b"] = params["b"] + 1.0
 
-    return lambda x: x * params["w"] + params["b"], *often(change)
+    return lambda x: x * params["w"] + params["b"], *repeated(change)
 
 
 @unread(max_retraces=1)
 def a_tensor_of_a_list_that_is_replaced_in_each_phase():
     layers = [pg.ones(3), pg.ones(3)]
-    change = lambda: puts(layers, 1, layers[1] + 1.0)()
-    return lambda x: x * layers[0] + layers[1], *often(change)
+    change = lambda: sets_item(layers, 1, layers[1] + 1.0)()
+    return lambda x: x * layers[0] + layers[1], *repeated(change)
 
 
 @unread(max_retraces=1)
 def a_tensor_whose_item_is_assigned_in_each_phase():
     m = Model()
     numbers = itertools.count()
-    return m, *often(lambda: puts(m.w, 0, float(next(numbers)))())
+    return m, *repeated(lambda: sets_item(m.w, 0, float(next(numbers)))())
 
 
 @unread(max_retraces=1)
 def a_flag_that_alternates():
     m = Model()
-    return m, *[gives(m, "rate", rate) for rate in (3.0, 2.0) * 3]
+    return m, *[sets_attr(m, "rate", rate) for rate in (3.0, 2.0) * 3]
 
 
 @unread(max_retraces=2)
 def a_number_that_has_three_values():
     m = Model()
-    return m, *[gives(m, "rate", rate) for rate in (3.0, 4.0, 2.0) * 2]
+    return m, *[sets_attr(m, "rate", rate) for rate in (3.0, 4.0, 2.0) * 2]
 
 
 @unread(max_retraces=1)
 def a_number_that_changes_once():
     m = Model()
-    return m, gives(m, "rate", 3.0), *often(counts(m, "calls"))
+    return m, sets_attr(m, "rate", 3.0), *repeated(increments(m, "calls"))
