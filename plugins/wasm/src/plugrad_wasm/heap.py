@@ -89,7 +89,7 @@ class Extents(NamedTuple):
         return self._replace(free=(*self.free[:i], *rest, *self.free[i + 1 :])), at
 
     def cut_at_top(self, size: int, alignment: int) -> tuple[Extents, int]:
-        """Cut at the top, from the free extent that ends there (if any) on."""
+        """Cut a block at the top; include the last free extent if it ends there."""
         begin, free = self.top, self.free
         if free and free[-1][1] == begin and alignment != CHUNK_BYTES:
             begin, free = free[-1][0], free[:-1]

@@ -234,17 +234,17 @@ class Kind:
         raise NotImplementedError
 
     @staticmethod
-    def build(of: Structure, children: list[Any]) -> Any:
+    def build(layout: Structure, children: list[Any]) -> Any:
         """Return the container of these children."""
         raise NotImplementedError
 
     @classmethod
-    def match(kind, of: Structure, tree: Any) -> Sequence[Any] | None:
+    def match(kind, layout: Structure, tree: Any) -> Sequence[Any] | None:
         """Return the children of ``tree``, in order; None if it does not fit."""
-        if type(tree) is not of._class:
+        if type(tree) is not layout._class:
             return None
         keys, children, static, _ = kind.split(tree)
-        return children if keys == of._keys and static == of._static else None
+        return children if keys == layout._keys and static == layout._static else None
 
     @classmethod
     def describe(kind, cls: type, keys: Keys, static: Any) -> str:
@@ -266,7 +266,7 @@ class _Nothing(Kind):
         return (), (), None, ()
 
     @staticmethod
-    def build(of: Structure, children: list[Any]) -> Any:
+    def build(layout: Structure, children: list[Any]) -> Any:
         return None
 
     @classmethod
@@ -290,24 +290,24 @@ class _Dict(Kind):
         return keys, [tree[key] for key in keys], factory, order
 
     @staticmethod
-    def build(of: Structure, children: list[Any]) -> Any:
-        values = dict(zip(of._keys, children, strict=True))
-        cls = of._class
+    def build(layout: Structure, children: list[Any]) -> Any:
+        values = dict(zip(layout._keys, children, strict=True))
+        cls = layout._class
         if cls is dict:
-            same = of._order == of._keys
-            return values if same else {key: values[key] for key in of._order}
+            same = layout._order == layout._keys
+            return values if same else {key: values[key] for key in layout._order}
         made = cls.__new__(cls)
         if isinstance(made, defaultdict):
-            made.default_factory = of._static
-        for key in of._order:
+            made.default_factory = layout._static
+        for key in layout._order:
             made[key] = values[key]
         return made
 
     @classmethod
-    def match(kind, of: Structure, tree: Any) -> Sequence[Any] | None:
-        if kind_of(tree) is not kind or tree.keys() != set(of._keys):
+    def match(kind, layout: Structure, tree: Any) -> Sequence[Any] | None:
+        if kind_of(tree) is not kind or tree.keys() != set(layout._keys):
             return None
-        return [tree[key] for key in of._keys]
+        return [tree[key] for key in layout._keys]
 
     @classmethod
     def describe(kind, cls: type, keys: Keys, static: Any) -> str:
@@ -329,13 +329,13 @@ class _Ordered(Kind):
         return tuple(range(len(tree))), tree, None, ()
 
     @staticmethod
-    def build(of: Structure, children: list[Any]) -> Any:
-        return of._class(children)
+    def build(layout: Structure, children: list[Any]) -> Any:
+        return layout._class(children)
 
     @classmethod
-    def match(kind, of: Structure, tree: Any) -> Sequence[Any] | None:
-        fits = type(tree) is of._class or kind_of(tree) is _Ordered
-        return tree if fits and len(tree) == len(of._keys) else None
+    def match(kind, layout: Structure, tree: Any) -> Sequence[Any] | None:
+        fits = type(tree) is layout._class or kind_of(tree) is _Ordered
+        return tree if fits and len(tree) == len(layout._keys) else None
 
     @classmethod
     def describe(kind, cls: type, keys: Keys, static: Any) -> str:
@@ -363,8 +363,8 @@ class _Named(_Ordered):
         return tree._fields, tree, None, ()
 
     @staticmethod
-    def build(of: Structure, children: list[Any]) -> Any:
-        return of._class._make(children)
+    def build(layout: Structure, children: list[Any]) -> Any:
+        return layout._class._make(children)
 
 
 class _Fields(Kind):
@@ -391,11 +391,11 @@ class _Fields(Kind):
         return tuple(keys), children, tuple(static), ()
 
     @staticmethod
-    def build(of: Structure, children: list[Any]) -> Any:
-        made: object = object.__new__(of._class)
-        for name, value in zip(of._keys, children, strict=True):
+    def build(layout: Structure, children: list[Any]) -> Any:
+        made: object = object.__new__(layout._class)
+        for name, value in zip(layout._keys, children, strict=True):
             object.__setattr__(made, name, value)
-        for name, value in of._static:
+        for name, value in layout._static:
             object.__setattr__(made, name, value)
         return made
 
@@ -420,8 +420,8 @@ class _Registered(Kind):
         return tuple(range(len(children))), children, found[1], ()
 
     @staticmethod
-    def build(of: Structure, children: list[Any]) -> Any:
-        return _REGISTERED[of._class][1](of._static, tuple(children))
+    def build(layout: Structure, children: list[Any]) -> Any:
+        return _REGISTERED[layout._class][1](layout._static, tuple(children))
 
     @classmethod
     def describe(kind, cls: type, keys: Keys, static: Any) -> str:

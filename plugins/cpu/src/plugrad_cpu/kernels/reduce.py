@@ -71,9 +71,9 @@ def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Ar
     """Reduce an array by the C calls of ``plan``, and divide by ``count``."""
     if not steps:
         return x.reshape(shape)
-    for sizes, how in steps[:-1]:
+    for sizes, arguments in steps[:-1]:
         y = np.empty(sizes, x.dtype)
-        function(x, y, *how, 1.0)
+        function(x, y, *arguments, 1.0)
         x = y
     y = np.empty(shape, x.dtype)
     function(x, y, *steps[-1][1], count)

@@ -93,9 +93,9 @@ def fold(
         shape, steps = _plan(x.shape, axis, keepdims, mean)
         if not steps:
             return x.view(shape) if x.size else filled(machine, shape, nothing, x.dtype)
-        for of_y, *how in steps:
+        for of_y, *arguments in steps:
             y = empty(machine, of_y, x.dtype)
-            machine.callers[export](x.pointer, y.pointer, *how)
+            machine.callers[export](x.pointer, y.pointer, *arguments)
             x = y
         return x
 

@@ -27,7 +27,7 @@ from . import trigonometry
 
 __all__ = ["digamma", "erfinv", "lgamma", "polygamma", "xlog1py", "xlogy"]
 
-# Contracts of one input, whose spec the output has.
+# A contract with one input; the output has the same shape and dtype.
 _elementwise = partial(Kernel, out=same)
 
 # --- products with a logarithm ---------------------------------------------------
