@@ -316,6 +316,7 @@ def test_why_accepts_an_op_that_runs_one_kernel(op, run_command):
         ("silu", ["Sigmoid", "Multiply"]),
         ("std", ["Mean", "Sub", "Square", "Sum", "RealDiv", "Select", "Sqrt"]),
         ("dropout", ["Multiply", "Select"]),
+        ("hard_sigmoid", ["Multiply", "Add"]),
         ("max_pool", ["MaxPool", "MaxPool3D"]),
     ],
 )
@@ -324,6 +325,12 @@ def test_why_names_the_kernels_of_a_composed_op(op, kernels, run_command):
     assert (status, data["op"], data["kernels"]) == (0, op, kernels)
     assert lines[0] == f"the op {op} runs these kernels:"
     assert any(line.startswith(kernels[-1]) for line in lines)
+
+
+def test_why_says_that_an_op_has_a_gradient_by_custom_grad(run_command):
+    status, lines, data = run_command("why", "logsumexp")
+    assert (status, data) == (0, {"op": "logsumexp", "kernels": []})
+    assert lines[0].startswith("the op logsumexp has a gradient of its own, by custom_")
 
 
 def test_why_prints_what_a_kernel_computes(run_command):

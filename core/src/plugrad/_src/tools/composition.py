@@ -15,6 +15,7 @@ import numpy as np
 import plugrad
 from plugrad._src.autodiff import reverse
 from plugrad._src.ops.basis import _convert
+from plugrad._src.ops.custom import CUSTOM
 from plugrad._src.registry.contract import suggest
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.explained import explained
@@ -27,11 +28,19 @@ def kernel_name(given: Any, who: str) -> str:
     """Return the name of the only kernel that an op runs.
 
     Raises:
-        ValueError: ``given`` is the name of an op, or unknown; or an op that runs
-            several kernels, or only those of other ops. The message suggests kernels.
+        ValueError: ``given`` is the name of an op, unknown, or a function that is not
+            an op; or it is an op that runs several kernels, or only those of other ops.
+            The message says what to override instead.
 
     """
     op, name = (given, op_name(given)) if callable(given) else (find(given), given)
+    if callable(given) and not name:
+        own_name = getattr(given, "__qualname__", type(given).__qualname__)
+        error = ValueError(
+            f"{who}: {own_name} is not an op of plugrad; give a function of your own a "
+            "gradient with custom_grad"
+        )
+        raise explained(error, "unknown-kernel")
     if op is None or not name:
         hint = suggest(str(given), registry.contracts)
         error = ValueError(f"{who}: unknown kernel {given!r}{hint}")
@@ -56,7 +65,18 @@ def override_advice(name: str, op: Callable[..., Any]) -> str:
             f"the op {name} is composed of other ops; explain(y), inside of the "
             "function that is differentiated, shows their kernels: name one of these"
         )
-    return f"the op {name} runs {', '.join(parts)}; name one of these kernels"
+    kernels = [part for part in parts if part != CUSTOM.name]
+    if not kernels:
+        return written_by_hand(name)
+    return f"the op {name} runs {', '.join(kernels)}; name one of these kernels"
+
+
+def written_by_hand(name: str) -> str:
+    """Return what to say about an op whose gradient is that of ``custom_grad``."""
+    return (
+        f"the op {name} has a gradient of its own, by custom_grad, so there is no kernel "
+        "to override; wrap the op in a custom_grad of your own"
+    )
 
 
 def find(name: object) -> Callable[..., Any] | None:

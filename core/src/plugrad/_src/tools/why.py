@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from plugrad._src.engine import context, dispatch
+from plugrad._src.ops.custom import CUSTOM
 from plugrad._src.registry.backend import (
     KERNEL_PACK,
     OWNER,
@@ -25,7 +26,7 @@ from plugrad._src.registry.contract import Kernel, VJPs, suggest
 from plugrad._src.registry.registry import registry
 
 from .answer import Answer, Row, table, where, where_gradient
-from .composition import find, kernels_of
+from .composition import find, kernels_of, written_by_hand
 
 LAYERS = {USER: "user", KERNEL_PACK: "kernel pack", OWNER: "owner"}
 FIRST, UNDER = "always", "once the one above is removed"
@@ -36,7 +37,7 @@ def why(options: argparse.Namespace) -> Answer:
     name = options.kernel
     if name not in registry.contracts:
         kernels = _kernels_of_op(name)
-        if len(kernels) != 1:
+        if len(kernels) != 1 or kernels[0] == CUSTOM.name:
             return _answer_for_op(name, kernels)
         name = kernels[0]
     kernel = registry.contracts[name]
@@ -90,14 +91,18 @@ def _kernels_of_op(name: str) -> list[str]:
 
 def _answer_for_op(name: str, parts: list[str]) -> Answer:
     """Return the rows for an op that has no kernel of its own, or several."""
+    kernels = [part for part in parts if part != CUSTOM.name]
     rows: list[Row] = [
-        {"kernel": part, "contract": str(registry.contracts[part])} for part in parts
+        {"kernel": kernel, "contract": str(registry.contracts[kernel])}
+        for kernel in kernels
     ]
     text = f"the op {name} is composed of other ops"
     if rows:
         text = f"the op {name} runs these kernels:\n\n{table(rows)}\n\n"
-        text += f"python -m plugrad why {parts[0]} tells more of the first"
-    return Answer({"op": name, "kernels": parts}, text, True)
+        text += f"python -m plugrad why {kernels[0]} tells more of the first"
+    elif parts:
+        text = written_by_hand(name)
+    return Answer({"op": name, "kernels": kernels}, text, True)
 
 
 def _implementation_rows(kernel: Kernel, backend: OpenBackend) -> list[Row]:
