@@ -28,8 +28,14 @@ def keyword_rows():
         yield from ((name, our_names.split(), hint) for name in names.split())
 
 
+TRANSFORMS = (
+    *("grad", "value_and_grad", "grads", "value_and_grads", "vjp", "jvp"),
+    *("jacobian", "hessian", "vmap", "jit", "custom_grad"),
+)
+
+
 def functions():
-    """Return all functions with keywords: ops, and functions of plugrad-train."""
+    """Return all functions with keywords: ops, transforms, and those of plugrad-train."""
     spaces = {
         "pt": pt,
         "pt.schedules": pt.schedules,
@@ -41,7 +47,8 @@ def functions():
         for name in getattr(module, "__all__", dir(module))
         if inspect.isfunction(getattr(module, name))
     }
-    return ops() | train | {"pt.Batches": pt.Batches}
+    transforms = {name: getattr(pg, name) for name in TRANSFORMS}
+    return ops() | transforms | train | {"pt.Batches": pt.Batches}
 
 
 def keywords(function):
@@ -70,7 +77,7 @@ def test_names_in_hints_exist(hint):
 def test_a_foreign_name_of_a_module_has_a_hint(name, hint):
     assert name not in pg.__all__
     with pytest.raises(AttributeError, match=re.escape(hint)):
-        getattr(pg, name)
+        attrgetter(name)(pg)
     if not hasattr(pt, name):
         with pytest.raises(AttributeError, match=re.escape(hint)):
             getattr(pt, name)
@@ -128,6 +135,22 @@ def test_names_of_no_library_have_no_hint():
         _ = pt.zzz
     with pytest.raises(AttributeError, match=r"'sdg'; did you mean 'sgd'\?$"):
         _ = pt.sdg
+
+
+ANSWERED = {
+    "cond": r"plugrad\.linalg\.cond here; the `cond` of `jax\.lax` is Python's `if`",
+    "lax": "Python's `for`, `while` and `if`",
+    "tree.all": r"'all'; `all\(pg\.tree\.leaves\(tree\)\)`$",
+    "tree.transpose": r"'transpose'; `pg\.tree\.map\(",
+    "tree.sum": r"has no attribute 'sum'$",
+    "tree.tree_map": r"it is plugrad\.tree\.map here$",
+}
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_what_a_name_of_jax_is_here(name):
+    with pytest.raises(AttributeError, match=ANSWERED[name]):
+        attrgetter(name)(pg)
 
 
 def error_of(function, **named):
@@ -220,6 +243,28 @@ MESSAGES = {
     "betas": (lambda x: pt.adam(0.1, betas=(0, 0)), "betas= is `b1=` and `b2=` here$"),
     "eps": (lambda x: pg.layer_norm(x, eps=1), "eps= is epsilon= here$"),
     "epsilon": (lambda x: pt.adam(0.1, epsilon=1), "epsilon= is eps= here$"),
+    "static_argnums": (
+        lambda x: pg.jit(static_argnums=0),
+        r"^jit\(\) .*; static_argnums= is static= here$",
+    ),
+    "donate_argnums": (
+        lambda x: pg.jit(pg.sin, donate_argnums=0),
+        "donate_argnums= is donate= here$",
+    ),
+    "axis_size": (
+        lambda x: pg.vmap(pg.sin, axis_size=3),
+        "the size from its arguments",
+    ),
+    "holomorphic": (lambda x: pg.grad(pg.sin, holomorphic=True), "need no flag$"),
+    "argnums": (
+        lambda x: pg.jacobian(pg.sin, argnums=1),
+        "function of the one argument",
+    ),
+    "has_aux": (
+        lambda x: pg.vjp(pg.sin, x, has_aux=True),
+        r"`pg.grad` .* have it; here",
+    ),
+    "num": (lambda x: pg.random.split(pg.random.key(0), num=3), "num= is n= here$"),
     "batch_size": (lambda x: pt.Batches(x, batch_size=1), "batch_size= is size= here$"),
 }
 

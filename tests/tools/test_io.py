@@ -89,6 +89,12 @@ def test_other_programs_read_and_write_the_files(path, backend):
         ({"__metadata__": 1.0}, ValueError, "cannot be named '__metadata__'"),
         ({"z": np.ones(2, complex)}, TypeError, "save: 'z' is complex128, which"),
         ({"s": ["a"]}, TypeError, "save: 's' is string, which"),
+        (
+            {"w": {"a": 1.0}},
+            TypeError,
+            "save: 'w' is a dict, .*Checkpoints saves",
+        ),
+        ({"w": [{"a": 1.0}]}, TypeError, "save: 'w' is a list, and save takes a flat"),
         ({"ragged": [[1.0], [1.0, 2.0]]}, ValueError, "differ in length"),
     ],
 )

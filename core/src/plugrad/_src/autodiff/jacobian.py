@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal, ParamSpec, Unpack
 
 from plugrad._src.ops.array import grids
 from plugrad._src.ops.basis import creation, shape
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.tensor.arguments import choice, function
+from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor
 
 from .reverse import grad, jvp, vjp
@@ -19,7 +20,9 @@ P = ParamSpec("P")
 Mode = Literal["reverse", "forward"]
 
 
-def jacobian(f: Callable[P, Any], *, mode: Mode = "reverse") -> Callable[P, Tensor]:
+def jacobian(
+    f: Callable[P, Any], *, mode: Mode = "reverse", **unknown: Unpack[Nothing]
+) -> Callable[P, Tensor]:
     """Return ``g(x, *rest)``: the Jacobian ``∂f(x)/∂x``.
 
     The modes agree for real numbers. For complex numbers, ``"reverse"`` returns
@@ -47,6 +50,8 @@ def jacobian(f: Callable[P, Any], *, mode: Mode = "reverse") -> Callable[P, Tens
                 [0., 4.]], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(jacobian, unknown)
     function("jacobian", f)
     choice("jacobian", "mode", mode, "reverse", "forward")
     by_parts = _rows if mode == "reverse" else _columns
@@ -57,7 +62,7 @@ def jacobian(f: Callable[P, Any], *, mode: Mode = "reverse") -> Callable[P, Tens
     return g
 
 
-def hessian(f: Callable[P, Any]) -> Callable[P, Tensor]:
+def hessian(f: Callable[P, Any], **unknown: Unpack[Nothing]) -> Callable[P, Tensor]:
     """Return ``g(x, *rest)``: the Hessian ``∂²f(x)/∂x∂x``.
 
     Args:
@@ -78,6 +83,8 @@ def hessian(f: Callable[P, Any]) -> Callable[P, Tensor]:
                 [ 0., 12.]], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(hessian, unknown)
     return jacobian(grad(f))
 
 
@@ -85,7 +92,7 @@ def _argument(x: Any) -> Tensor:
     if isinstance(x, dict | list | tuple):
         raise TypeError(
             f"jacobian: x must be one tensor, got a {type(x).__name__}; take one "
-            "argument at a time"
+            "leaf at a time, or flatten the tree: `pg.concat` of its leaves"
         )
     return asarray(x)
 

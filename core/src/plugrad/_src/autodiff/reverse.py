@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, TypeVarTuple, cast
+from typing import (
+    Any,
+    NamedTuple,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    cast,
+)
 
 from plugrad._src.engine import context, dispatch
 from plugrad._src.engine.accelerated import accelerated
@@ -26,6 +35,7 @@ from plugrad._src.registry.contract import Kernel
 from plugrad._src.tensor.arguments import flag, function, integers
 from plugrad._src.tensor.dtypes import differentiable
 from plugrad._src.tensor.explained import explained
+from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import TapeId, Tensor, TensorLike
 from plugrad._src.tensor.tree import (
     LEAF,
@@ -62,7 +72,11 @@ Argnums = int | Sequence[int]
 
 
 def grad(
-    f: Callable[P, Any], *, argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[P, Any],
+    *,
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> GradientFunction[P, Any]:
     """Return ``g(x, *rest, dy=None)``: the gradient of ``f`` in its first argument.
 
@@ -95,6 +109,8 @@ def grad(
         Tensor([2., 4.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(grad, unknown)
     both: Any = value_and_grad(f, argnums=argnums, has_aux=has_aux)
     if not has_aux:
         return lambda *xs, **rest: both(*xs, **rest)[1]
@@ -106,7 +122,9 @@ def grad(
     return cast("GradientFunction[P, Any]", g)
 
 
-def grads(f: Callable[P, Any]) -> GradientFunction[P, tuple[Any, ...]]:
+def grads(
+    f: Callable[P, Any], **unknown: Unpack[Nothing]
+) -> GradientFunction[P, tuple[Any, ...]]:
     """Return ``g(*xs, dy=None)``: the gradients of ``f`` in all arguments.
 
     Args:
@@ -129,12 +147,18 @@ def grads(f: Callable[P, Any]) -> GradientFunction[P, tuple[Any, ...]]:
         (3.0, 2.0)
 
     """
+    if unknown:
+        raise unexpected(grads, unknown)
     value_and_gradients = value_and_grads(f)
     return lambda *xs, **rest: value_and_gradients(*xs, **rest)[1]
 
 
 def value_and_grad(
-    f: Callable[P, R], *, argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[P, R],
+    *,
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> GradientFunction[P, tuple[R, Any]]:
     """Return ``g(x, *rest, dy=None)``: the value of ``f`` and its gradient in ``x``.
 
@@ -163,6 +187,8 @@ def value_and_grad(
         (9.0, 6.0)
 
     """
+    if unknown:
+        raise unexpected(value_and_grad, unknown)
     function("grad", f)
     call: Callable[..., Any] = f
     if argnums != 0 or flag("grad", "has_aux", has_aux):
@@ -216,7 +242,7 @@ def _select_argnums(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> A
 
 
 def value_and_grads(
-    f: Callable[P, R],
+    f: Callable[P, R], **unknown: Unpack[Nothing]
 ) -> GradientFunction[P, tuple[R, tuple[Any, ...]]]:
     """Return ``g(*xs, dy=None)``: the value of ``f`` and its gradients in all ``xs``.
 
@@ -240,6 +266,8 @@ def value_and_grads(
         (6.0, 3.0, 2.0)
 
     """
+    if unknown:
+        raise unexpected(value_and_grads, unknown)
     function("grads", f)
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
@@ -306,7 +334,9 @@ def variable_grads(
     return value, {v: _result(tape_id, cotangents) for v, tape_id in found.items()}
 
 
-def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
+def vjp(
+    f: Callable[[*Xs], R], *xs: *Xs, **unknown: Unpack[Nothing]
+) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
     """Return ``f(*xs)`` and a pullback from its cotangents to those of ``xs``.
 
     The pullback can be called several times, later, and in another thread or scope.
@@ -334,12 +364,19 @@ def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, 
         Tensor([ 2., 40.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(vjp, unknown)
     function("vjp", f)
     run = _forward(f, xs)
     return run.value, lambda dy: run.backward(run.seeds_of(dy))
 
 
-def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R]:
+def jvp(
+    f: Callable[..., R],
+    xs: Sequence[Any],
+    vs: Sequence[Any],
+    **unknown: Unpack[Nothing],
+) -> tuple[R, R]:
     """Return ``f(*xs)`` and its derivative along ``vs``.
 
     It is computed by two vjps: a pullback is linear in ``dy``, so the pullback of the
@@ -365,6 +402,8 @@ def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R
         (9.0, 6.0)
 
     """
+    if unknown:
+        raise unexpected(jvp, unknown)
     function("jvp", f)
     for name, given in (("xs", xs), ("vs", vs)):
         if not isinstance(given, list | tuple):

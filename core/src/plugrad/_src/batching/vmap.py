@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from plugrad._src.ops.array.rearrange import moveaxis
 from plugrad._src.ops.basis import shape
@@ -13,6 +13,7 @@ from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.arguments import function
 from plugrad._src.tensor.explained import explained
+from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor
 from plugrad._src.tensor.tree import Structure, split
 
@@ -25,7 +26,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
+def vmap(
+    f: Callable[P, R],
+    /,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    **unknown: Unpack[Nothing],
+) -> Callable[P, R]:
     """Return ``f`` for many examples: arguments and results have one more axis.
 
     ``f`` is written for one example, and called once. Inside ``f`` tensors have the
@@ -71,6 +78,8 @@ def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[
         ``jax.vmap``.
 
     """
+    if unknown:
+        raise unexpected(vmap, unknown)
     function("vmap", f)
     call: Callable[..., Any] = f
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from plugrad._src.engine import dispatch
 from plugrad._src.engine.context import call, current
@@ -25,6 +25,7 @@ from plugrad._src.engine.tape import (
 )
 from plugrad._src.registry.contract import VJP, Kernel
 from plugrad._src.tensor.arguments import function
+from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import TapeId, Tensor
 from plugrad._src.tensor.tree import flatten, split
 
@@ -38,7 +39,9 @@ R = TypeVar("R")
 CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
 
 
-def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
+def custom_grad(
+    f: Callable[P, tuple[R, Callable[..., Any]]], **unknown: Unpack[Nothing]
+) -> Callable[P, R]:
     """Return a function that computes ``f`` with a gradient written by hand.
 
     ``f(*xs)`` returns (value, grad_func). ``grad_func(*dys)`` takes one cotangent for
@@ -79,6 +82,8 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
         ``grad_func`` may capture tensors.
 
     """
+    if unknown:
+        raise unexpected(custom_grad, unknown)
     function("custom_grad", f)
     name = getattr(f, "__qualname__", repr(f))
     plans = plans_for(name)

@@ -192,7 +192,18 @@ lr_scheduler | plugrad-train has schedules: `pt.schedules`
 autograd GradientTape func | `pg.grad(loss)(w)` returns the gradient, `pg.value_and_grad` the value as well
 enable_grad set_grad_enabled is_grad_enabled | leave it out: only a function inside `pg.grad` is recorded
 cuda mps xla tpu devices device_count is_available local_devices | `pg.set_backend("opencl")` runs new tensors on a GPU; `python -m plugrad doctor` lists the backends
-numpy jnp lax math experimental | the functions are in plugrad itself: `pg.sum`, `pg.matmul`
+cond | the `cond` of `jax.lax` is Python's `if`, or `pg.where(condition, x, y)`
+lax | the functions are in plugrad itself, such as `pg.top_k`; Python's `for`, `while` and `if` take the place of `scan`, `fori_loop`, `while_loop` and `cond`
+config enable_x64 | there is no flag for float64: pass it, as in `pg.asarray(x, dtype="float64")`; `pg.debug()` finds NaNs
+hvp | `pg.jvp(pg.grad(f), [x], [v])[1]`
+linearize | `pg.jvp(f, [x], [v])`, or `pg.vjp` of the pullback that `pg.vjp(f, x)` returns
+custom_jvp | `pg.custom_grad` with the transposed rule; `pg.jvp` follows from it
+make_jaxpr | `pg.jit(f).explain(x)` lists the kernels
+tree.all | `all(pg.tree.leaves(tree))`
+tree.reduce | `functools.reduce(f, pg.tree.leaves(tree))`
+tree.transpose | `pg.tree.map(lambda *leaves: leaves, *trees)` makes one tree of tuples from several trees
+tree.map_with_path tree.leaves_with_path tree.flatten_with_path | `pg.tree.structure(tree).paths()` lists the path of each leaf
+numpy jnp math experimental | the functions are in plugrad itself: `pg.sum`, `pg.matmul`
 utils data DataLoader Dataset TensorDataset | plugrad-train has batches: `pt.Batches((x, y), 32)`
 distributed pmap shard_map DistributedDataParallel DataParallel | the package plugrad-mpi trains on several processes
 onnx | the package plugrad-onnx loads and runs ONNX models
@@ -332,6 +343,14 @@ inplace | | leave it out: functions return new tensors; `x[...] = values` gives 
 device | | leave it out: a result is where its tensors are; `x.to("opencl")` moves one
 non_blocking memory_format layout pin_memory order casting subok | | leave it out
 where | | select with `pg.where(condition, x, y)` before
+static_argnums static_argnames | static |
+donate_argnums donate_argnames | donate |
+num | n |
+axis_name axis_size spmd_axis_name | | leave it out: `pg.vmap` takes the size from its arguments, and its axes have no names
+allow_int holomorphic | | leave it out: an integer in a tree gets None, and complex arguments need no flag
+has_aux | | `pg.grad` and `pg.value_and_grad` have it; here, let the function append what it does not return to a list
+argnums | | `pg.grad` and `pg.value_and_grad` have it; here, pass a function of the one argument, `lambda x: f(a, x)`
+nondiff_argnums nondiff_argnames | | leave it out: int, bool, str and other objects are passed unchanged and have no gradient
 training train deterministic | | leave it out: dropout is a function that you call only in training, `pg.dropout`
 """
 

@@ -74,8 +74,8 @@ def override_advice(name: str, op: Callable[..., Any]) -> str:
 def written_by_hand(name: str) -> str:
     """Return what to say about an op whose gradient is that of ``custom_grad``."""
     return (
-        f"the op {name} has a gradient of its own, by custom_grad, so there is no kernel "
-        "to override; wrap the op in a custom_grad of your own"
+        f"the op {name} has a gradient of its own, by custom_grad, so there is no "
+        "kernel to override; wrap the op in a custom_grad of your own"
     )
 
 

@@ -79,6 +79,12 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
             "save: expected a mapping from names to tensors, got "
             f"{type(tensors).__name__}"
         )
+    for name, x in tensors.items():
+        if _has_dict(x):
+            raise TypeError(
+                f"save: {name!r} is a {type(x).__name__}, and save takes a flat dict "
+                "of tensors; plugrad_train.Checkpoints saves trees"
+            )
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # so that a link is not replaced
     with _draft_folder(target) as folder:
@@ -90,6 +96,13 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
         with open(draft, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(draft, target)
+
+
+def _has_dict(value: object) -> bool:
+    """Return whether a value is a dict, or a list or tuple with a dict inside."""
+    if isinstance(value, list | tuple):
+        return any(map(_has_dict, value))
+    return isinstance(value, Mapping)
 
 
 @contextmanager

@@ -90,14 +90,17 @@ def missing(name: str, known: Sequence[str], module: str = "plugrad") -> str:
     """Return the message about a name that ``plugrad``, or another module, lacks."""
     row = answers().get(name)
     here = _full_name(name)
-    advice = hints.by_name(foreign.ATTRIBUTES).get(name)
-    if here:
-        hint = f"; it is plugrad.{here} here"
-        hint += f" ({row.remark})" if row and row.remark else ""
-    elif advice:
-        hint = f"; {advice}"
-    else:
-        hint = f"; {row.remark}" if row else suggest(name, known)
+    table = hints.by_name(foreign.ATTRIBUTES)
+    space = module.removeprefix("plugrad.")
+    advice = table.get(f"{space}.{name}") or table.get(name)
+    if space == "tree" and not here.startswith("tree."):
+        row, here = None, ""  # functions of tensors, not of trees
+    hint = f"; it is plugrad.{here} here" if here else ""
+    if row and row.remark:
+        hint += f" ({row.remark})" if here else f"; {row.remark}" * (not advice)
+    if advice:
+        hint += f"; {advice}"
+    hint = hint or suggest(name, known)
     return f"module {module!r} has no attribute {name!r}{hint}"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from plugrad._src.engine.code import python_function
 from plugrad._src.engine.context import current
@@ -25,6 +25,7 @@ from plugrad._src.engine.precision import get_precision
 from plugrad._src.engine.references import PROTOCOL
 from plugrad._src.registry.deprecation import outside
 from plugrad._src.tensor import arguments
+from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor
 
 from .checking import check_replay
@@ -73,6 +74,7 @@ def jit(
     donate: Any = (),
     strict: bool = False,
     check: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Any:
     """Return ``f`` as a function whose kernels are recorded and then replayed.
 
@@ -114,6 +116,8 @@ def jit(
         ``jax.jit``.
 
     """
+    if unknown:
+        raise unexpected(jit, unknown)
     if f is None:
         return functools.partial(
             jit, static=static, donate=donate, strict=strict, check=check

@@ -240,7 +240,7 @@ def key(seed: int, /) -> Tensor:
     return _keys(np.array([_seed_word("key", "seed", seed)], np.uint64), ())
 
 
-def split(key: TensorLike, /, n: Ints = 2) -> Tensor:
+def split(key: TensorLike, /, n: Ints = 2, **unknown: Unpack[Nothing]) -> Tensor:
     """Return ``n`` keys derived from a key, for independent random numbers.
 
     The first keys are the same for every ``n``. Keys have 64 bits; two of them are
@@ -265,6 +265,8 @@ def split(key: TensorLike, /, n: Ints = 2) -> Tensor:
         True
 
     """
+    if unknown:
+        raise unexpected(split, unknown)
     sizes = arguments.sizes("split", n, "n")
 
     def made(number: int | None) -> Tensor:
