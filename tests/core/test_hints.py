@@ -93,6 +93,8 @@ def test_a_foreign_attribute_of_a_tensor_has_a_hint(name, hint, make):
     assert not hasattr(x, name)
     assert not hasattr(type(x), name)
     assert name not in dir(x)
+    with pytest.raises(AttributeError, match=re.escape(message)):
+        setattr(x, name, None)
 
 
 FUNCTIONS = {name for name in vars(ForeignNames) if not hasattr(pg.Tensor, name)}
@@ -113,6 +115,7 @@ def test_a_function_that_is_a_method_elsewhere_has_a_hint(name):
 
 
 METHODS = {
+    "masked_fill": "`pg.where(mask, value, x)`",
     "unsqueeze": "it is x.expand_dims here",
     "mm": "it is x.matmul here",
     "cumsum": "it is x.cumulative_sum here",

@@ -25,7 +25,7 @@ hessian | | func.hessian | hessian | |
 jit | | compile jit.trace | jit | | the first two calls run the function as it is
 vmap | vectorize | vmap func.vmap | vmap | | `np.vectorize` is a loop
 custom_grad | | autograd.Function | custom_vjp custom_gradient | customGrad |
-stop_gradient | | Tensor.detach no_grad inference_mode | lax.stop_gradient | | outside of `grad` and its relatives nothing is recorded
+stop_gradient | | Tensor.detach | lax.stop_gradient | | outside of `grad` and its relatives nothing is recorded
 check_gradients | | autograd.gradcheck | test_util.check_grads | |
 tree.map | | | tree.map tree_util.tree_map | |
 tree.flatten | | | tree.flatten tree_util.tree_flatten | |
@@ -33,10 +33,10 @@ tree.unflatten | | | tree.unflatten tree_util.tree_unflatten | |
 tree.leaves | | | tree.leaves tree_util.tree_leaves | |
 tree.structure | | | tree.structure tree_util.tree_structure | |
 tree.register | | | tree_util.register_pytree_node | | dataclasses need no registration
-Variable | | nn.Parameter | | variable |
+Variable | | nn.Parameter | | variable | plugrad-train's optimizers take a tree of tensors instead, such as a dict
 Tensor.shape | shape | Tensor.shape | + | |
 Tensor.ndim | ndim | Tensor.ndim | + | |
-Tensor.to | | Tensor.to | device_put | |
+Tensor.to | | Tensor.to | device_put | | to a backend; to a dtype: `astype`
 set_backend | | set_default_device | | setBackend |
 get_backend | | get_default_device | default_backend | getBackend |
 precision | | | default_matmul_precision | | JAX's `"tensorfloat32"` is `"tf32"`
@@ -83,7 +83,7 @@ atan | atan arctan | atan arctan | + | |
 atan2 | atan2 arctan2 | atan2 arctan2 | + | |
 atanh | atanh arctanh | atanh arctanh | + | |
 asarray | asarray array | asarray tensor as_tensor from_numpy | + | tensor tensor1d tensor2d | NumPy's arrays are copied
-astype | astype | Tensor.to | jnp.astype | cast |
+astype | astype | Tensor.to | jnp.astype | cast | to a dtype; to a backend: `x.to`
 avg_pool1d | | nn.functional.avg_pool1d | | |
 batch_norm | | nn.functional.batch_norm | nn.standardize | | takes mean and variance; channels are last
 bitwise_invert | bitwise_invert bitwise_not invert | bitwise_not | + | |
@@ -166,7 +166,7 @@ unique_values | unique_values unique | unique | + | | `unique_all` has indices a
 unstack | unstack | unbind | + | |
 var | var | var | + | | `correction=0`, as NumPy; PyTorch has 1
 vecdot | vecdot inner | linalg.vecdot inner | + | |
-where | where | where masked_fill | + | |
+where | where | where masked_fill | + | | `x.masked_fill(mask, value)` is `where(mask, value, x)`
 adaptive_avg_pool | | nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d | | | channels are last
 adaptive_max_pool | | nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d | | | channels are last
 linalg.matrix_exp | | linalg.matrix_exp matrix_exp | scipy.linalg.expm | |
@@ -178,19 +178,23 @@ signal.blackman_window | blackman | blackman_window | + | |
 signal.hamming_window | hamming | hamming_window | + | |
 signal.hann_window | hanning | hann_window | + | |
 signal.kaiser_window | kaiser | kaiser_window | + | |
-losses.sigmoid_cross_entropy | | nn.functional.binary_cross_entropy_with_logits | | |
-losses.softmax_cross_entropy | | nn.functional.cross_entropy | | | of one-hot labels, not of class numbers
+losses.log_loss | | nn.functional.binary_cross_entropy | | | the labels come first
+losses.sigmoid_cross_entropy | | nn.functional.binary_cross_entropy_with_logits | | | the labels come first
+losses.softmax_cross_entropy | | nn.functional.cross_entropy | | | the labels come first, and are one-hot; `losses.sparse_softmax_cross_entropy` takes class numbers
 losses.mean_squared_error | | nn.functional.mse_loss | | |
 losses.huber_loss | | nn.functional.huber_loss | | |
 """
 
 # Modules, classes and functions without a counterpart of the same kind: names | hint.
 ATTRIBUTES = """
-nn functional F layers keras Module Sequential Linear Dense stax flax | a network is a function of its parameters: `pg.relu(x @ w + b)`; plugrad-train has `pt.initializers`
+nn functional F | the functions are in plugrad itself: `pg.relu`, `pg.softmax`, `pg.conv2d`; a network is a function of its parameters: `pg.relu(x @ w + b)`
+layers keras Module Sequential Linear Dense stax flax | a network is a function of its parameters: `pg.relu(x @ w + b)`; plugrad-train has `pt.initializers`
 optim optimizers optax SGD Adam AdamW RMSprop Adagrad Lion Optimizer | plugrad-train has optimizers: `pt.sgd(0.1)`, `pt.adam(0.001)`
 lr_scheduler | plugrad-train has schedules: `pt.schedules`
-autograd GradientTape func | `pg.grad(loss)(w)` returns the gradient, `pg.value_and_grad` the value as well
-enable_grad set_grad_enabled is_grad_enabled | leave it out: only a function inside `pg.grad` is recorded
+autograd func | the functions are in plugrad itself: `pg.grad`, `pg.custom_grad`, `pg.vmap`, `pg.jacobian`
+GradientTape | `pg.grad(loss)(w)` returns the gradient, `pg.value_and_grad` the value as well
+no_grad inference_mode enable_grad set_grad_enabled is_grad_enabled | leave it out: only a function inside `pg.grad` is recorded; `pg.stop_gradient(x)` makes a value a constant
+register_full_backward_hook register_backward_hook | an identity with a gradient of your own: `pg.custom_grad(lambda x: (x, lambda dy: 2.0 * dy))`
 cuda mps xla tpu devices device_count is_available local_devices | `pg.set_backend("opencl")` runs new tensors on a GPU; `python -m plugrad doctor` lists the backends
 cond | the `cond` of `jax.lax` is Python's `if`, or `pg.where(condition, x, y)`
 lax | the functions are in plugrad itself, such as `pg.top_k`; Python's `for`, `while` and `if` take the place of `scan`, `fori_loop`, `while_loop` and `cond`
@@ -214,6 +218,10 @@ checkpoint remat | plugrad-train: `pt.remat(f)` computes the activations again i
 amp autocast GradScaler | plugrad-train: `pt.half_precision(loss)` with `pt.scale_loss(optimizer)`
 train fit Trainer Model | plugrad-train: `pt.fit(loss, params, optimizer, batches)`
 while_loop fori_loop scan switch map_fn | Python's `if` and `for`; `pg.vmap` maps a function over an axis
+linear | `x @ w.mT + b`, of weights as PyTorch's: [out, in]
+addmm | `b + x @ w`
+clip_grad_norm_ clip_grad_norm clip_grad_value_ | plugrad-train: `pt.chain(pt.clip_by_global_norm(1.0), pt.adam(0.001))`
+state_dict load_state_dict | parameters are a tree of tensors; `pg.save(path, params)` and `pg.load(path)` of a dict
 is_tensor is_floating_point | `isinstance(x, pg.Tensor)`, `pg.isdtype(x.dtype, "floating")`
 numel | `x.size`
 set_default_dtype set_default_tensor_type | Python's floats become float32; pass `dtype=` for another
@@ -248,14 +256,15 @@ cdouble | `pg.complex128`
 
 # Methods and attributes of a tensor that plugrad's tensors lack: names | hint.
 METHODS = """
-backward grad grad_fn retain_grad register_hook | `pg.grad(loss)(w)` returns the gradient; a tensor has no field for it
+backward grad grad_fn retain_grad | `pg.grad(loss)(w)` returns the gradient; a tensor has no field for it
+register_hook | an identity with a gradient of your own: `pg.custom_grad(lambda x: (x, lambda dy: 2.0 * dy))(x)`
 requires_grad requires_grad_ is_leaf | `pg.grad` differentiates by the arguments of a function, and `pg.variable_grads` by `pg.Variable`
 detach detach_ | `pg.stop_gradient(x)`
 cuda | `x.to("opencl")`
 cpu | `x.to("cpu")`, or `x.numpy()`
 is_cuda get_device | `x.backend`
 view view_as flatten ravel resize resize_ reshape_as | `x.reshape(...)`
-data | `x`, or `x.numpy()`
+data | `x`, or `x.numpy()`; `x[...] = values` gives `x` a new value
 half | `x.astype(pg.float16)`
 bfloat16 | `x.astype(pg.float16)`
 float | `x.astype(pg.float32)`
@@ -278,6 +287,7 @@ get_shape | `x.shape`
 nbytes itemsize element_size | `x.size * x.dtype.itemsize`
 eval | `x.numpy()`
 add_ sub_ mul_ div_ copy_ fill_ zero_ clamp_ relu_ fill | `x[...] = values` gives `x` a new value; a `pg.Variable` has `assign`
+masked_fill masked_fill_ | `pg.where(mask, value, x)`
 expand expand_as | `x.broadcast_to(shape)`
 repeat | `x.tile(...)` repeats the tensor, `pg.repeat(x, n)` its elements
 scatter_ scatter_add_ scatter index_add_ index_copy_ | `pg.tensor_scatter_update`

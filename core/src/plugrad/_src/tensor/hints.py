@@ -147,8 +147,8 @@ class Absent:
     """A method or an attribute of tensors in other libraries.
 
     ``Tensor.__getattr__`` would slow down every access to every attribute; this
-    descriptor runs only if its name is looked up. It raises an AttributeError, so
-    ``hasattr`` returns False.
+    descriptor runs only if its name is looked up or assigned. It raises an
+    AttributeError, so ``hasattr`` returns False.
     """
 
     __slots__ = ("name",)
@@ -161,6 +161,9 @@ class Absent:
     def __get__(self, instance: object, owner: type) -> NoReturn:
         names = import_module("plugrad._src.tools.names")  # only where it is needed
         raise AttributeError(names.method_message(self.name, owner.__name__))
+
+    def __set__(self, instance: object, value: object) -> NoReturn:
+        self.__get__(instance, type(instance))
 
     def __repr__(self) -> str:
         return f"<absent: {by_name(foreign.METHODS).get(self.name, 'a function')}>"
