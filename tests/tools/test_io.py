@@ -1,13 +1,16 @@
 """Files of named tensors: saving, loading, and what is refused."""
 
 import errno
+import io
 import json
 import os
+import pickle
 import signal
 import stat
 import subprocess
 import sys
 import time
+import zipfile
 
 import numpy as np
 import plugrad as pg
@@ -171,6 +174,29 @@ def test_a_damaged_file_is_refused(damage, path, backend):
     path.write_bytes(damage(data))
     complaint = r"load: .* is not a complete safetensors file"
     with pytest.raises(ValueError, match=complaint):
+        pg.load(path)
+
+
+PICKLES = {
+    "protocol 2": pickle.dumps({"x": 1.0}, protocol=2),
+    "protocol 5": pickle.dumps({"x": 1.0}, protocol=5),
+}
+
+
+def torch_archive():
+    """Return the bytes of an archive as ``torch.save`` writes them."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("sd/data.pkl", PICKLES["protocol 2"])
+        archive.writestr("sd/data/0", bytes(24))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("data", [*PICKLES.values(), torch_archive()])
+def test_a_pickle_of_torch_is_recognized(data, path, backend):
+    path.write_bytes(data)
+    advice = r"a PyTorch pickle; save it with safetensors\.torch\.save_file$"
+    with pytest.raises(ValueError, match=advice):
         pg.load(path)
 
 

@@ -35,6 +35,7 @@ with suppress(ImportError):  # on Windows
 
 DRAFT = re.compile(r"\.[0-9a-f]{8}\.tmp")
 NO_LOCKS = -1
+PICKLE_HEAD_BYTES = 256  # includes the name of the first file in PyTorch's archives
 Path = str | os.PathLike[str]
 
 _CODES = {  # dtype names of the format -> plugrad's
@@ -235,10 +236,20 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
             arrays = {n: file.get_tensor(n) for n in codes if codes[n] in _CODES}
         arrays |= _widen_bfloat16(path, [n for n in codes if n not in arrays])
     except package.SafetensorError as error:
-        raise ValueError(
-            f"load: {path} is not a complete safetensors file: {printable(str(error))}"
-        ) from error
+        what = "a complete safetensors file"
+        reason = _pickled(path) or printable(str(error))
+        raise ValueError(f"load: {path} is not {what}: {reason}") from error
     return {name: _made(name, arrays[name]) for name in codes}
+
+
+def _pickled(path: Path) -> str:
+    """Return how to convert a file that PyTorch has pickled; empty for other files."""
+    with open(path, "rb") as file:
+        head = file.read(PICKLE_HEAD_BYTES)
+    is_pickle = head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"))
+    if is_pickle or (head.startswith(b"PK\x03\x04") and b"data.pkl" in head):
+        return "it is a PyTorch pickle; save it with safetensors.torch.save_file"
+    return ""
 
 
 def _width(name: str, code: str, path: Path) -> int:
