@@ -1,5 +1,7 @@
 """Invalid arguments are refused before the training begins."""
 
+import re
+
 import numpy as np
 import plugrad as pg
 import plugrad_train as pt
@@ -189,6 +191,20 @@ NUMBERS = {  # what is wrong: the call, the message
     "size": (lambda: pt.Batches(X, 2.5), "Batches: size must be an integer, got 2.5"),
     "flag": (lambda: pt.Batches(X, True), "Batches: size must be a number, got True"),
     "rows": (lambda: pt.Batches(np.float32(1), 1), "Batches: an array has no row axis"),
+    "shuffle": (
+        lambda: pt.Batches(X, 2, shuffle=True),
+        "Batches: shuffle= is a seed, such as 0, .* got True",
+    ),
+    "shuffle of iterables": (
+        lambda: pt.IterableBatches(lambda: iter(X), 2, shuffle=0.5),
+        "IterableBatches: shuffle= is a seed, .* got 0.5",
+    ),
+    "seed": (lambda: pt.Batches(X, 2, shuffle=-1), "shuffle= must be a seed from 0"),
+    "parameters": (
+        lambda: pt.adam({"w": pg.ones(2)}, 1e-3),
+        r"adam: learning_rate must be a number, got a dict; .*init\(params\)",
+    ),
+    "one parameter": (lambda: pt.sgd(pg.ones(1)), "got a Tensor; .* init"),
     "rate": (lambda: pt.adam("x"), "learning_rate must be a number, got 'x'"),
     "cosine": (
         lambda: pt.schedules.cosine(float("nan"), 5),
@@ -210,6 +226,23 @@ def test_arguments_that_make_no_sense_are_refused(name):
     call, message = NUMBERS[name]
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+METHODS = {  # of PyTorch's optimizers: what the message says
+    "step": "params, state = optimizer.update(grads, state, params) makes a step",
+    "zero_grad": "leave it out: gradients are returned",
+    "param_groups": "pt.learning_rate(state)",
+    "state_dict": "init(params) returned the state",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_of_other_optimizers_is_answered(name):
+    message = f"'Optimizer' object has no attribute '{name}'; {METHODS[name]}"
+    with pytest.raises(AttributeError, match=re.escape(message)):
+        getattr(pt.sgd(0.1), name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'zzz'$"):
+        _ = pt.sgd(0.1).zzz
 
 
 def test_the_step_of_a_checkpoint_is_not_negative(tmp_path):

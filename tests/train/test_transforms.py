@@ -154,7 +154,10 @@ def test_gradients_in_other_containers_fit(backend):
 PARAMETERS = {
     "array": (np.ones(2), "['w'] is a ndarray; pass tensors"),
     "number": (1.0, "['w'] is a float; pass tensors"),
-    "variable": (pg.Variable(1.0), "['w'] is a Variable; pass tensors"),
+    "variable": (
+        pg.Variable(1.0),
+        "a Variable; pass tensors, such as v.value, or keep",
+    ),
     "complex": (pg.asarray(1j), "['w'] is complex; train its real"),
 }
 

@@ -16,6 +16,7 @@ import plugrad as pg
 Tree = Any
 Number = float | int | pg.Tensor
 K = TypeVar("K", bound=Hashable)
+VALUE_OF_VARIABLE = ", such as v.value, or keep the parameters in a dict of tensors"
 
 
 def is_none(x: object) -> bool:
@@ -47,7 +48,8 @@ def check_params(params: Tree) -> None:
             description, advice = "complex", "train its real and imaginary parts"
         elif isinstance(x, pg.Variable | np.ndarray | np.generic | float | complex):
             description = f"a {type(x).__name__}"
-            advice = "pass tensors"
+            is_variable = isinstance(x, pg.Variable)
+            advice = f"pass tensors{VALUE_OF_VARIABLE if is_variable else ''}"
         else:
             continue
         raise TypeError(
@@ -111,6 +113,21 @@ def check_between(
     if not low <= value <= high:
         raise ValueError(f"{op}: {name} must be from {low:g} to {high:g}, got {value}")
     return value
+
+
+def check_shuffle(op: str, shuffle: object) -> None:
+    """Raise unless the argument is a seed or None."""
+    if shuffle is None:
+        return
+    if isinstance(shuffle, bool) or not isinstance(shuffle, int | np.integer):
+        raise TypeError(
+            f"{op}: shuffle= is a seed, such as 0, or None for no shuffling, got "
+            f"{shuffle!r}"
+        )
+    if not 0 <= shuffle < 2**64:
+        raise ValueError(
+            f"{op}: shuffle= must be a seed from 0 to below 2**64, got {shuffle}"
+        )
 
 
 def check_integer(op: str, name: str, value: int, least: int = 1) -> int:

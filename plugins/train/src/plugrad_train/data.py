@@ -20,7 +20,7 @@ import plugrad as pg
 from plugrad.plugin import hinted
 
 from ._arguments import check_source
-from ._trees import Tree, check_choice, check_integer
+from ._trees import Tree, check_choice, check_integer, check_shuffle
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LAST = ("drop", "pad", "keep")
@@ -90,6 +90,7 @@ class Batches:
                 f"Batches: arrays must have the same number of rows, got {sorted(rows)}"
             )
         (self.rows,) = rows
+        check_shuffle("Batches", shuffle)
         self.data, self.shuffle = data, shuffle
         self.last = check_choice("Batches", "last", last, LAST)
         self.size = check_integer("Batches", "size", size)
@@ -169,6 +170,7 @@ class IterableBatches:
                 "IterableBatches: examples must be a function that returns an "
                 f"iterator, one for each epoch, got {type(examples).__name__}"
             )
+        check_shuffle("IterableBatches", shuffle)
         self.examples, self.shuffle = examples, shuffle
         self.size = check_integer("IterableBatches", "size", size)
         self.buffer = check_integer("IterableBatches", "buffer", buffer)

@@ -10,7 +10,7 @@ Map: ``Optimizer``, ``chain``; the optimizers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import plugrad as pg
 from plugrad.plugin import hinted
@@ -21,6 +21,7 @@ from ._trees import Tree, check_params, is_none, is_trained
 from .transforms import Mask, Schedule, Transform
 
 Rate = float | Schedule
+CONTAINERS = dict | list | tuple
 
 
 class Optimizer(NamedTuple):
@@ -37,6 +38,29 @@ class Optimizer(NamedTuple):
     init: Callable[[Tree], Any]
     update: Callable[[Tree, Any, Tree], tuple[Tree, Any]]
     transform: Transform | None = None
+
+
+MAKES_A_STEP = "params, state = optimizer.update(grads, state, params) makes a step"
+ABSENT = {  # methods of other libraries' optimizers
+    "step": MAKES_A_STEP,
+    "minimize": MAKES_A_STEP,
+    "apply_gradients": MAKES_A_STEP,
+    "zero_grad": "leave it out: gradients are returned, and do not add up in tensors; "
+    + MAKES_A_STEP,
+    "param_groups": "pt.learning_rate(state) is the learning rate, and "
+    "pt.set_learning_rate changes it",
+    "state_dict": "init(params) returned the state; it is a tree of tensors",
+    "load_state_dict": "pass the state to update; pt.Checkpoints saves and restores it",
+}
+
+
+def _absent(self: Optimizer, name: str) -> Any:
+    hint = f"; {ABSENT[name]}" if name in ABSENT else ""
+    raise AttributeError(f"'Optimizer' object has no attribute {name!r}{hint}")
+
+
+if not TYPE_CHECKING:
+    Optimizer.__getattr__ = _absent
 
 
 def as_params(grads: Tree, params: Tree) -> Tree:
@@ -162,6 +186,13 @@ def _check(
     op: str, learning_rate: Rate, momentum: float | None, **numbers: Any
 ) -> None:
     """Raise if a number is out of range; schedules check themselves."""
+    is_tensor = isinstance(learning_rate, pg.Tensor)
+    if learning_rate.shape if is_tensor else isinstance(learning_rate, CONTAINERS):
+        raise TypeError(
+            f"{op}: learning_rate must be a number, got a "
+            f"{type(learning_rate).__name__}; parameters belong to init: "
+            f"optimizer = pt.{op}(0.1), state = optimizer.init(params)"
+        )
     if not callable(learning_rate):
         numbers["learning_rate"] = learning_rate
     if momentum is not None:
