@@ -80,7 +80,11 @@ WRONG_CUSTOM = [
     (lambda x: (x, 1), TypeError, r"must return \(value, grad_func\)"),
     (lambda x: (1.0, lambda dy: dy), TypeError, "must return tensors, got float"),
     (lambda x: (x, lambda dy: (dy, dy)), ValueError, "got 2 cotangents for 1 inputs"),
-    (lambda x: (x, lambda dy: pg.ones((5,))), ValueError, "custom_grad of .*<lambda>"),
+    (
+        lambda x: (x, lambda dy: pg.ones((5,))),
+        ValueError,
+        r"custom_grad of .*<lambda>, tensor argument \[0\]: expected shape \(2,\)",
+    ),
 ]
 
 
@@ -144,6 +148,7 @@ BAD_CALLS = [
     (lambda: pg.register_kernel("Exp", "cpu", 3), TypeError, "needs a function"),
     (lambda: pg.unregister_kernel("Expp", "cpu"), ValueError, "did you mean 'Exp'"),
     (lambda: pg.get_kernel("Expp", "cpu"), ValueError, "did you mean 'Exp'"),
+    (lambda: pg.get_kernel("ReLU", "cpu"), ValueError, "did you mean 'Relu'"),
     (lambda: pg.use_backend("cpuu"), pg.BackendUnavailable, "did you mean 'cpu'"),
     (lambda: pg.remove_backend("cpuu"), pg.BackendUnavailable, "did you mean 'cpu'"),
     (lambda: pg.use_gradients("guidedd"), ValueError, "unknown pack 'guidedd'"),

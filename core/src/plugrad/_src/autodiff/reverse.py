@@ -662,11 +662,11 @@ def _accumulate(
             f"{_describe(kernel, step)}: got {got} cotangents for {len(tape_ids)} "
             "inputs"
         )
-    for tape_id, dx in zip(tape_ids, dxs, strict=True):
+    for number, (tape_id, dx) in enumerate(zip(tape_ids, dxs, strict=True)):
         if tape_id is None or tape_id not in tracked:
             continue
         if dx is not None or kernel is not CUSTOM:
-            dx = _unbroadcast(dx, tape_id, kernel, step)
+            dx = _unbroadcast(dx, tape_id, kernel, step, number)
             cotangents[tape_id] = (
                 cotangents[tape_id] + dx if tape_id in cotangents else dx
             )
@@ -679,10 +679,13 @@ def _check_linear(step: VJPStep) -> None:
         )
 
 
-def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Tensor:
+def _unbroadcast(
+    dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep, number: int = 0
+) -> Tensor:
     """Return ``dx``, summed to the shape of the input if the kernel broadcast it.
 
-    Raise if the shape or the dtype does not fit.
+    Raise if the shape or the dtype does not fit; ``number`` is the input's place among
+    the inputs of a variadic kernel.
     """
     if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
         return dx
@@ -694,9 +697,10 @@ def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Ten
     ):
         return reduce.sum_to(dx, tape_id.shape)
     got = _spec_of(dx) if isinstance(dx, Tensor) else type(dx).__name__
+    which = f", tensor argument [{number}]" if kernel is CUSTOM else ""
     error = ValueError(
-        f"{_describe(kernel, step)}: expected {_spec_of(tape_id)}, like the input, "
-        f"got {got}"
+        f"{_describe(kernel, step)}{which}: expected {_spec_of(tape_id)}, like the "
+        f"input, got {got}"
     )
     raise explained(error, "gradient-does-not-fit-the-input")
 

@@ -48,7 +48,9 @@ class GradientRegistry:
         self._contract = contract
         self._known = known
         self._load = load
-        self.packs: Claims[GradientPack] = Claims("pack", ValueError)
+        self.packs: Claims[GradientPack] = Claims(
+            "pack", ValueError, ("gradient-packs",)
+        )
         # The engine's plans of recorded runs; a new dict whenever a gradient changes.
         self.plans: dict[tuple[Any, ...], Any] = {}
         self._user: list[tuple[str, str | None, VJPs]] = []

@@ -111,9 +111,14 @@ class Registry:
         try:
             return self.contracts[name]
         except (KeyError, TypeError):
-            hint = suggest(str(name), self.contracts)
+            hint = self.suggest_kernel(str(name))
             error = ValueError(f"{who}: unknown kernel {name!r}{hint}")
             raise explained(error, "unknown-kernel") from None
+
+    def suggest_kernel(self, name: str) -> str:
+        """Return a hint about an unknown kernel: a similar name, in any case."""
+        by_lower = {known.lower(): known for known in self.contracts}
+        return suggest(by_lower.get(name.lower(), name), self.contracts)
 
     # --- plugins -----------------------------------------------------------------
 

@@ -136,9 +136,9 @@ def _nodes(tape_id: TapeId | None) -> list[Node]:
         tapes = _with_output(tape_id, living(Tape))
     if tape_id is None or not tapes:
         raise ValueError(
-            "explain: no tape has recorded this tensor; call it on a result inside the "
-            "function that grad differentiates, or on the value of vjp while its "
-            "pullback is there"
+            "explain: no tape has recorded this tensor, or nothing in it depends on "
+            "the argument; call it on a result inside the function that grad "
+            "differentiates, or on the value of vjp while its pullback is there"
         )
     return [Node(*node) for node in max(tapes, key=len)]
 
