@@ -192,7 +192,9 @@ def torch_archive():
     return file.getvalue()
 
 
-@pytest.mark.parametrize("data", [*PICKLES.values(), torch_archive()])
+@pytest.mark.parametrize(
+    "data", [*PICKLES.values(), torch_archive()], ids=[*PICKLES, "archive"]
+)
 def test_a_pickle_of_torch_is_recognized(data, path, backend):
     path.write_bytes(data)
     advice = r"a PyTorch pickle; save it with safetensors\.torch\.save_file$"

@@ -21,7 +21,7 @@ from ._trees import Tree, check_params, is_none, is_trained
 from .transforms import Mask, Schedule, Transform
 
 Rate = float | Schedule
-CONTAINERS = dict | list | tuple
+CONTAINERS = (dict, list, tuple)
 
 
 class Optimizer(NamedTuple):
@@ -186,11 +186,12 @@ def _check(
     op: str, learning_rate: Rate, momentum: float | None, **numbers: Any
 ) -> None:
     """Raise if a number is out of range; schedules check themselves."""
-    is_tensor = isinstance(learning_rate, pg.Tensor)
-    if learning_rate.shape if is_tensor else isinstance(learning_rate, CONTAINERS):
+    given: Any = learning_rate
+    is_tensor = isinstance(given, pg.Tensor)
+    if given.shape if is_tensor else isinstance(given, CONTAINERS):
         raise TypeError(
             f"{op}: learning_rate must be a number, got a "
-            f"{type(learning_rate).__name__}; parameters belong to init: "
+            f"{type(given).__name__}; parameters belong to init: "
             f"optimizer = pt.{op}(0.1), state = optimizer.init(params)"
         )
     if not callable(learning_rate):
