@@ -35,7 +35,7 @@ TRANSFORMS = (
 
 
 def functions():
-    """Return all functions with keywords: ops, transforms, and those of plugrad-train."""
+    """Return all functions with keywords: ops, transforms, plugrad-train's."""
     spaces = {
         "pt": pt,
         "pt.schedules": pt.schedules,

@@ -202,7 +202,7 @@ def test_a_leak_is_reported_with_kernel_and_line(backend):
         f()
     (row,) = str(error.value).splitlines()[1:]
     assert row == f"  2 x Add on '{backend}', 32 bytes, made at {location}" + (
-        "`held.append(x + x)`"
+        "`kept.append(x + x)`"
     )
 
 

@@ -9,23 +9,28 @@ The same holds for values that leave plugrad. Results computed from ``x.numpy()`
 no gradient, but reading a value for a log or a decision is fine. So ``grad`` warns only
 if the result depends on no argument; ``debug`` raises an error at the line that reads.
 
-Map: ``check_leaves``; ``warn_if_lost`` and ``warn_if_read``; ``_notice_read``.
+Map: ``check_leaves``; ``warn_if_lost`` and ``warn_if_read``; ``_notice_read``; checks
+of results.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from plugrad._src.engine.context import notify, tapes
-from plugrad._src.engine.tape import Guard, Tape, tapes_tracking
+from plugrad._src.engine.tape import Guard, Tape, VJPStep, tapes_tracking
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.ops.basis.variable import Variable
+from plugrad._src.ops.custom import CUSTOM
+from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.deprecation import line_outside, outside
-from plugrad._src.tensor.tensor import Tensor
+from plugrad._src.tensor.dtypes import differentiable
+from plugrad._src.tensor.explained import explained
+from plugrad._src.tensor.tensor import TapeId, Tensor
 from plugrad._src.tensor.tree import split
 
 
@@ -114,3 +119,42 @@ def _notice_read(x: Tensor, reader: str) -> None:
 
 
 Tensor._notice_read = _notice_read
+
+
+def refuse_non_tensor(value: object) -> NoReturn:
+    """Raise the error about a result of a function that is not a tensor."""
+    raise TypeError(
+        f"grad: f must return tensors, got {type(value).__name__}; values that leave "
+        "plugrad (item, numpy) have no gradient"
+    )
+
+
+def check_scalar(value: Any) -> None:
+    """Raise unless the result of a function is a floating scalar."""
+    if not isinstance(value, Tensor):
+        refuse_non_tensor(value)
+    if value.shape:
+        error = ValueError(
+            f"grad: f must return a scalar, got shape {value.shape}; take a sum or a "
+            "mean of it, or pass dy="
+        )
+        raise explained(error, "result-is-not-a-scalar")
+    if not differentiable(value.dtype):
+        wrong = TypeError(
+            f"grad: f must return a floating scalar, got {value.dtype}; integers and "
+            "bool have no derivative"
+        )
+        raise explained(wrong, "integers-have-no-derivative")
+
+
+def spec_text(x: Tensor | TapeId) -> str:
+    """Return the shape and dtype as text for messages."""
+    return f"shape {x.shape} {x.dtype}"
+
+
+def gradient_text(kernel: Kernel, step: VJPStep) -> str:
+    """Name the gradient of an input for messages."""
+    origin = step.vjp.origin if step.vjp else "?"
+    if kernel is CUSTOM:
+        return origin
+    return f"gradient of {kernel.name} for {step.name!r}, from {origin}"

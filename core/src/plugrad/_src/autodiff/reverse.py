@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from typing import (
     Any,
     NamedTuple,
-    NoReturn,
     ParamSpec,
     TypeVar,
     TypeVarTuple,
@@ -47,7 +46,15 @@ from plugrad._src.tensor.tree import (
     split,
 )
 
-from .mistakes import check_leaves, warn_if_lost, warn_if_read
+from .mistakes import (
+    check_leaves,
+    check_scalar,
+    gradient_text,
+    refuse_non_tensor,
+    spec_text,
+    warn_if_lost,
+    warn_if_read,
+)
 from .signatures import GradientFunction
 
 __all__ = [
@@ -469,8 +476,8 @@ class _Forward(NamedTuple):
             part = None if kind_of(dy) else asarray(dy)
             if part is None or spec(part) != spec(y):
                 at = f" at {path}" if (path := self.structure.paths()[i]) else ""
-                got = describe(dy) if part is None else _spec_of(part)
-                raise ValueError(f"{what}{at}: expected {_spec_of(y)}, got {got}")
+                got = describe(dy) if part is None else spec_text(part)
+                raise ValueError(f"{what}{at}: expected {spec_text(y)}, got {got}")
             if y._tape_id is not None:
                 have = found.get(y._tape_id)
                 found[y._tape_id] = part if have is None else have + part
@@ -509,35 +516,15 @@ def _forward(
         raise explained(error, "integers-have-no-derivative")
     value = context.call((*context.tapes(), tape), f, build(sources))
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
-    found = [y._tape_id if type(y) is Tensor else _no_tensor(y) for y in outputs]
+    found = [y._tape_id if type(y) is Tensor else refuse_non_tensor(y) for y in outputs]
     if tape.tracked.isdisjoint(found):
         warn_if_lost(inner or f, xs, tape)
     return new(_Forward, (value, outputs, structure, tape, wanted, build))
 
 
-def _no_tensor(value: object) -> NoReturn:
-    raise TypeError(
-        f"grad: f must return tensors, got {type(value).__name__}; values that leave "
-        "plugrad (item, numpy) have no gradient"
-    )
-
-
 def _seed(value: Any) -> Tensor:
     """Return 1, the cotangent of a scalar result; raise if it is not a scalar."""
-    if not isinstance(value, Tensor):
-        _no_tensor(value)
-    if value.shape:
-        error = ValueError(
-            f"grad: f must return a scalar, got shape {value.shape}; take a sum or a "
-            "mean of it, or pass dy="
-        )
-        raise explained(error, "result-is-not-a-scalar")
-    if not differentiable(value.dtype):
-        wrong = TypeError(
-            f"grad: f must return a floating scalar, got {value.dtype}; integers and "
-            "bool have no derivative"
-        )
-        raise explained(wrong, "integers-have-no-derivative")
+    check_scalar(value)
     return alias(_convert.scalar("grad", 1, value.dtype))  # the user may dispose it
 
 
@@ -614,7 +601,7 @@ def _apply_vjps(
                 stack.enter_context(context.Scope(scope=node.scope))
             for block in blocks:
                 if block is not None:
-                    what = _describe(node.plan.kernel, step)
+                    what = gradient_text(node.plan.kernel, step)
                     stack.enter_context(block(what, node.outputs[0]))
             _apply_vjp(node, step, tracked, dys, cotangents, linear_only)
 
@@ -659,7 +646,7 @@ def _accumulate(
     if not isinstance(dxs, list | tuple) or len(dxs) != len(tape_ids):
         got = len(dxs) if isinstance(dxs, list | tuple) else type(dxs).__name__
         raise ValueError(
-            f"{_describe(kernel, step)}: got {got} cotangents for {len(tape_ids)} "
+            f"{gradient_text(kernel, step)}: got {got} cotangents for {len(tape_ids)} "
             "inputs"
         )
     for number, (tape_id, dx) in enumerate(zip(tape_ids, dxs, strict=True)):
@@ -696,25 +683,13 @@ def _unbroadcast(
         and reduce.broadcast_axes(tape_id.shape, dx.shape) is not None
     ):
         return reduce.sum_to(dx, tape_id.shape)
-    got = _spec_of(dx) if isinstance(dx, Tensor) else type(dx).__name__
+    got = spec_text(dx) if isinstance(dx, Tensor) else type(dx).__name__
     which = f", tensor argument [{number}]" if kernel is CUSTOM else ""
     error = ValueError(
-        f"{_describe(kernel, step)}{which}: expected {_spec_of(tape_id)}, like the "
-        f"input, got {got}"
+        f"{gradient_text(kernel, step)}{which}: expected {spec_text(tape_id)}, like "
+        f"the input, got {got}"
     )
     raise explained(error, "gradient-does-not-fit-the-input")
-
-
-def _spec_of(x: Tensor | TapeId) -> str:
-    """Return the shape and dtype as text for messages."""
-    return f"shape {x.shape} {x.dtype}"
-
-
-def _describe(kernel: Kernel, step: VJPStep) -> str:
-    origin = step.vjp.origin if step.vjp else "?"
-    if kernel is CUSTOM:
-        return origin
-    return f"gradient of {kernel.name} for {step.name!r}, from {origin}"
 
 
 def _result(tape_id: TapeId, cotangents: Cotangents) -> Tensor:

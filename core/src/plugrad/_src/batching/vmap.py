@@ -102,19 +102,23 @@ def vmap(
             level.wrap(mapped[i], True) if i in mapped else x
             for i, (x, _, _) in enumerate(given)
         ]
-        try:
-            with level.inside():
-                count = structure.num_leaves
-                value = call(
-                    *structure(inner[:count]), **named_structure(inner[count:])
-                )
-                leaves, axes, structure = _split(value, out_axes, "out_axes")
-                pairs = zip(leaves, axes, structure.paths(), strict=True)
-                return structure([_result(level, *leaf) for leaf in pairs])
-        finally:
-            level.running = False
+        count = structure.num_leaves
+        positional = structure(inner[:count])
+        keywords = named_structure(inner[count:])
+        return _run(level, lambda: call(*positional, **keywords), out_axes)
 
     return g
+
+
+def _run(level: Level, call: Callable[[], Any], out_axes: Any) -> Any:
+    """Return the results of a call inside a level, as they are outside of it."""
+    try:
+        with level.inside():
+            leaves, axes, structure = _split(call(), out_axes, "out_axes")
+            pairs = zip(leaves, axes, structure.paths(), strict=True)
+            return structure([_result(level, *leaf) for leaf in pairs])
+    finally:
+        level.running = False
 
 
 @functools.cache

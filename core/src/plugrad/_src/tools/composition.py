@@ -16,7 +16,6 @@ import plugrad
 from plugrad._src.autodiff import reverse
 from plugrad._src.ops.basis import _convert
 from plugrad._src.ops.custom import CUSTOM
-from plugrad._src.registry.contract import suggest
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tree import flatten
@@ -42,7 +41,7 @@ def kernel_name(given: Any, who: str) -> str:
         )
         raise explained(error, "unknown-kernel")
     if op is None or not name:
-        hint = suggest(str(given), registry.contracts)
+        hint = registry.suggest_kernel(str(given))
         error = ValueError(f"{who}: unknown kernel {given!r}{hint}")
         raise explained(error, "unknown-kernel")
     own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrad._src.autodiff import reverse
+from plugrad._src.autodiff.mistakes import refuse_non_tensor
 from plugrad._src.engine import context, dispatch
 from plugrad._src.engine.context import Run, running
 from plugrad._src.engine.tape import Outputs, spec, specs
@@ -422,7 +423,7 @@ class _Check(NamedTuple):
     def pulled(self, *xs: Tensor) -> list[Tensor]:
         """Return the cotangents of ``xs``."""
         value, pull_back = reverse.vjp(self.f, *xs)
-        build = flatten(value, reverse._no_tensor)[1]
+        build = flatten(value, refuse_non_tensor)[1]
         return list(pull_back(build([asarray(dy) for dy in self.dys])))
 
     def along(self, *xs: Tensor) -> Tensor:
@@ -452,7 +453,7 @@ class _Check(NamedTuple):
 def _values(f: Function, xs: list[Array]) -> list[Array]:
     """Return the leaves of ``f(*xs)``."""
     found = f(*map(asarray, xs))
-    return [y._values() for y in flatten(found, reverse._no_tensor)[0]]
+    return [y._values() for y in flatten(found, refuse_non_tensor)[0]]
 
 
 def _wide(x: Any, double: bool) -> Array:

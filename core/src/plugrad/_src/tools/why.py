@@ -22,7 +22,7 @@ from plugrad._src.registry.backend import (
     BackendUnavailable,
     OpenBackend,
 )
-from plugrad._src.registry.contract import Kernel, VJPs, suggest
+from plugrad._src.registry.contract import Kernel, VJPs
 from plugrad._src.registry.registry import registry
 
 from .answer import Answer, Row, table, where, where_gradient
@@ -83,9 +83,7 @@ def _kernels_of_op(name: str) -> list[str]:
     own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
     op = find(name)
     if not own and op is None:
-        raise ValueError(
-            f"why: unknown kernel {name!r}{suggest(name, registry.contracts)}"
-        )
+        raise ValueError(f"why: unknown kernel {name!r}{registry.suggest_kernel(name)}")
     return own or kernels_of(cast("Any", op))
 
 
