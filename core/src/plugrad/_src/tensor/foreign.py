@@ -200,6 +200,15 @@ cond | the `cond` of `jax.lax` is Python's `if`, or `pg.where(condition, x, y)`
 lax | the functions are in plugrad itself, such as `pg.top_k`; Python's `for`, `while` and `if` take the place of `scan`, `fori_loop`, `while_loop` and `cond`
 config enable_x64 | there is no flag for float64: pass it, as in `pg.asarray(x, dtype="float64")`; `pg.debug()` finds NaNs
 hvp | `pg.jvp(pg.grad(f), [x], [v])[1]`
+floorDiv | `pg.floor_divide(x, y)`
+outerProduct | `pg.linalg.outer(x, y)`
+scalar tensor1d tensor2d tensor3d tensor4d | `pg.asarray(values)`, and `x.reshape(...)`
+buffer | `pg.asarray(values)`; `x[i] = v` gives `x` a new value
+ready nextFrame | leave it out: a call returns when the result can be used
+loadLayersModel loadGraphModel | plugrad-tfjs loads models: `plugrad_tfjs.load(path)`
+browser fromPixels | `pg.image.from_pixels(pixels)`
+env | environment variables set options: `python -m plugrad doctor` shows those that are set
+input model sequential | a network is a function of its parameters: `pg.relu(x @ w + b)`; plugrad-train has `pt.fit`
 linearize | `pg.jvp(f, [x], [v])`, or `pg.vjp` of the pullback that `pg.vjp(f, x)` returns
 custom_jvp | `pg.custom_grad` with the transposed rule; `pg.jvp` follows from it
 make_jaxpr | `pg.jit(f).explain(x)` lists the kernels
@@ -279,6 +288,13 @@ type type_as | `x.astype(dtype)`
 clone copy | `pg.identity(x)`
 contiguous pin_memory share_memory_ cache persist | leave it out: the backend chooses the layout
 block_until_ready | leave it out, or `x.numpy()`, which waits
+dataSync array bytes | `x.numpy()`, which waits
+arraySync | `x.tolist()`
+expandDims logSoftmax logSumExp argMax argMin matMul sizeFromShape | names are in snake_case, or those of the array API standard: `x.expand_dims(0)`, `x.matmul(y)`
+asType toFloat toInt toBool | `x.astype(dtype)`
+isDisposed isDisposedInternal | `pg.memory()` counts the tensors in use
+rank rankType | `x.ndim`
+as1D as2D as3D as4D | `x.reshape(...)`
 at | `x[i] = v` gives `x` a new value
 t adjoint H swapaxes swapdims | `x.mT`, or `x.permute_dims((1, 0))`
 dim | `x.ndim`

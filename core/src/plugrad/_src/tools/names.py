@@ -7,6 +7,7 @@ plugrad, and ``docs/names.md`` shows the table of functions.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
@@ -74,6 +75,12 @@ def numpy_advice(name: str) -> str:
 
 def _full_name(name: str) -> str:
     """Return plugrad's full name for a name here or in another library, if any."""
+    snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return _name_here(name) or (name != snake_case and _name_here(snake_case)) or ""
+
+
+def _name_here(name: str) -> str:
+    """Return plugrad's full name for a name in snake case, if any."""
     plugrad = import_module("plugrad")
     if name in plugrad.__all__:
         return name
@@ -81,8 +88,11 @@ def _full_name(name: str) -> str:
         return row.here
     for space in plugrad.__all__:
         module = getattr(plugrad, space)
-        if isinstance(module, ModuleType) and name in module.__all__:
-            return f"{space}.{name}"
+        if not isinstance(module, ModuleType):
+            continue
+        for last in (name, name.removeprefix(f"{space}_")):  # randomNormal
+            if last in module.__all__:
+                return f"{space}.{last}"
     return ""
 
 
