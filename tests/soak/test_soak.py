@@ -160,8 +160,8 @@ def test_soak_of_a_notebook(seconds, backend, request):
     for count in itertools.count(1):
         event = notebook.cell(rng) if rng.random() < 0.2 else f"CALL(tensor({count}))"
         log = [*log[-40:], event]
-        wanted = eager.happen(event, count)
-        found, ran = jitted.happen(event, count)
+        wanted = eager.run_event(event, count)
+        found, ran = jitted.run_event(event, count)
         assert found == wanted[0], f"--soak-seed={seed}\n" + "\n".join(log)
         replayed += not ran
         if count % 100 == 0:

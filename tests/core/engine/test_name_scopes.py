@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import gc
+import itertools
 import json
 import sys
 import threading
@@ -109,7 +110,8 @@ def test_jit_shows_scopes_and_profile_does_so_in_a_replay(backend):
         for _ in range(3):
             f(x)
         steps = f.explain(x).graph.steps
-        assert [step.scope for step in steps] == ["", "block.1", "block.1/head", ""]
+        scopes = [scope for scope, _ in itertools.groupby(s.scope for s in steps)]
+        assert scopes == ["", "block.1", "block.1/head", ""]
         assert ", in block.1/head" in str(f.explain(x))
         with pg.profile() as p:
             f(x)

@@ -200,7 +200,7 @@ print(len(calls))
 
 def import_path_variable():
     """Return the import path for a process without our environment."""
-    return {"PYTHONPATH": ":".join(filter(None, sys.import_path_variable))}
+    return {"PYTHONPATH": ":".join(filter(None, sys.path))}
 
 
 # --- classes that declare their state --------------------------------------------
