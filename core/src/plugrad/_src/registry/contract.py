@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from plugrad._src.tensor import arguments
 
+from .parameters import parameter_names, with_defaults
 from .signature import parse
 from .specs import Spec as Spec
 from .specs import Specs as Specs
@@ -29,7 +30,6 @@ from .specs import reduced as reduced
 from .specs import same as same
 
 F = TypeVar("F", bound=Callable[..., Any])
-CO_VARARGS = 4  # of inspect
 MAX_WRAPPERS = 100  # around a function
 UNDECORATED = "__plugrad_function__"  # the attribute of a wrapper
 CORE_NAMES: set[str] = set()  # names of the contracts that the core declares
@@ -136,6 +136,7 @@ class Kernel:
     __slots__ = (
         "_calls",
         "_doc",
+        "_rule_parameters",
         "attrs",
         "batching",
         "broadcasts",
@@ -216,6 +217,7 @@ class Kernel:
         self.batching = None
         self.gradient = {}
         self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
+        self._rule_parameters: tuple[str, ...] = ()  # found when a rule is checked
         self._check_names(len(starred))
 
     def _check_names(self, variadic: int) -> None:
@@ -424,17 +426,17 @@ def _gradient_of(kernel: Kernel, owner: str, name: str = "") -> str:
 
 
 def _rule(kernel: Kernel, name: str, function: Callable[..., Any], owner: str) -> VJP:
-    outputs = () if kernel.variadic_outputs else kernel.outputs
-    specs = [f"{n}_spec" for n in kernel.inputs + outputs]
-    legal = (*kernel.inputs, *kernel.attrs, *outputs, *specs)
-    added = [*(f"{name}_tracked" for name in kernel.inputs), ORIGINAL, SITE]
-    legal += tuple(name for name in added if name not in legal)
-    names = _parameters(function)
-    optional = _with_defaults(function) - {*legal}
-    names = tuple(name for name in names if name not in optional)
+    legal = kernel._rule_parameters
+    if not legal:
+        legal = kernel._rule_parameters = _rule_parameters(kernel)
+    names = parameter_names(function)
+    optional = with_defaults(function)
+    if optional:
+        optional.difference_update(legal)
+        names = tuple([name for name in names if name not in optional])
     count = len(kernel.outputs)
     dys, residuals = names[:count], names[count:]
-    if len(dys) < count or not {*legal}.isdisjoint(dys):
+    if len(dys) < count or any([name in legal for name in dys]):
         raise ValueError(
             f"{_gradient_of(kernel, owner, name)}: the first parameters take the "
             f"cotangents, one for each output ({count}); give them names that the "
@@ -454,19 +456,13 @@ def _rule(kernel: Kernel, name: str, function: Callable[..., Any], owner: str) -
     )
 
 
-def _with_defaults(function: Callable[..., Any]) -> set[str]:
-    """Return the names of the parameters that have a default value."""
-    if isinstance(function, FunctionType):
-        if not function.__defaults__ and not function.__kwdefaults__:
-            return set()
-        code = function.__code__
-        names = code.co_varnames[: code.co_argcount]
-        count = len(function.__defaults__ or ())
-        return {*names[len(names) - count :], *(function.__kwdefaults__ or ())}
-    from inspect import Parameter, signature
-
-    parameters = signature(function).parameters.values()
-    return {p.name for p in parameters if p.default is not Parameter.empty}
+def _rule_parameters(kernel: Kernel) -> tuple[str, ...]:
+    """Return the parameters that a rule of a kernel may have after the cotangents."""
+    outputs = () if kernel.variadic_outputs else kernel.outputs
+    specs = [f"{n}_spec" for n in kernel.inputs + outputs]
+    names = (*kernel.inputs, *kernel.attrs, *outputs, *specs)
+    added = [*(f"{name}_tracked" for name in kernel.inputs), ORIGINAL, SITE]
+    return (*names, *[name for name in added if name not in names])
 
 
 def _by_position(
@@ -577,7 +573,7 @@ def decomposition(kernel: Kernel, function: Any = None) -> Any:
 
 
 def _decomposed(kernel: Kernel, function: F) -> F:
-    names = _parameters(function)
+    names = parameter_names(function)
     if names != kernel.inputs + kernel.attrs:
         raise ValueError(
             f"decomposition of {kernel}: the parameters must be "
@@ -593,24 +589,3 @@ def _check_kernel(who: str, kernel: object) -> None:
             f"{who}: expected a Kernel, got {kernel!r}; to replace a gradient by "
             "name, use register_gradient or override_gradient"
         )
-
-
-def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the parameter names; a code object is read 50x faster than a signature."""
-    if isinstance(function, FunctionType):
-        code = function.__code__
-        starred = bool(code.co_flags & CO_VARARGS)
-        count = code.co_argcount + code.co_kwonlyargcount + starred
-        names = code.co_varnames[:count]
-        if starred:  # the code object lists *xs last
-            positional = code.co_argcount
-            names = (*names[:positional], names[-1], *names[positional:-1])
-        return names
-    from inspect import signature
-
-    try:
-        return tuple(signature(function).parameters)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"expected a function with named parameters, got {function!r}"
-        ) from None
