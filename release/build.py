@@ -105,9 +105,11 @@ def files_of(package: Path, *options: str) -> Iterator[tuple[Path, Path]]:
         The path in the sdist and the location of the file.
 
     """
-    if package in [ROOT / name for name in SHARES_NATIVE]:
-        for below, path in files_of(ROOT / "native", *options):
-            yield Path("native") / below, path
+    for shared in SHARES_NATIVE:  # of this checkout, or of one of another commit
+        root = package.parents[shared.count("/")]
+        if package == root / shared and (root / "native").is_dir():
+            for below, path in files_of(root / "native", *options):
+                yield Path("native") / below, path
     listed = run("git", "-C", package, "ls-files", "-z", *options, "--", ".")
     for name in sorted(filter(None, listed.split("\0"))):
         path = package / name

@@ -50,6 +50,21 @@ def test_a_copy_keeps_objects_and_drops_deleted_files(package, tmp_path):
     assert (copy / "src" / "one.py").stat().st_mtime_ns == before
 
 
+def test_shared_sources_are_those_of_the_checkout_of_a_package(tmp_path):
+    """``make compat`` builds the wheels of other commits."""
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    for name in ("native/one.c", "plugins/wasm/two.py", "plugins/onnx/three.py"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    subprocess.run(["git", "add", "."], check=True, cwd=tmp_path)
+    found = [str(name) for name, _ in host.files(tmp_path / "plugins" / "wasm")]
+    assert found == ["native/one.c", "two.py"]
+    assert [str(n) for n, _ in host.files(tmp_path / "plugins" / "onnx")] == [
+        "three.py"
+    ]
+
+
 def wheel(folder, name, digest):
     return folder / name / digest / f"{name}-0.1.0-py3-none-any.whl"
 
