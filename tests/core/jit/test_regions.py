@@ -9,7 +9,7 @@ import plugrad as pg
 import pytest
 from plugrad._src.registry.plugins import Phase, Plugin
 from plugrad._src.registry.registry import registry
-from plugrad._src.tracing import program
+from plugrad._src.tracing import parts
 from plugrad._src.tracing import regions as tracing
 from plugrad.plugin import KernelPack, Runtime, runtime
 
@@ -132,9 +132,9 @@ FUSABLE = {
 def test_kernels_of_a_region_that_declines_are_looked_up_once(name, monkeypatch):
     """The steps have constant inputs, and results that nothing reads."""
     f = lambda x: (*pg.top_k(pg.exp(-x) * pg.ones(4), 2), pg.top_k(x, 1)[0])
-    found, function = [], program.function_of
+    found, function = [], parts.function_of
     look_up = lambda step: found.append(step) or function(step)
-    monkeypatch.setattr(program, "function_of", look_up)
+    monkeypatch.setattr(parts, "function_of", look_up)
     with compiling(Compiler(decline=lambda: True), FUSABLE[name]) as compiler:
         jitted = pg.jit(f)
         x = pg.asarray(VALUES)

@@ -53,7 +53,6 @@ from .tape import (
     alias,
     make_plan,
     record,
-    record_also,
     specs,
     tapes_tracking,
 )
@@ -196,8 +195,9 @@ def _run(
     observed: bool = False,
     implemented: bool = True,
 ) -> Outputs:
-    """Run a kernel under tapes and observers; all tapes share one plan.
+    """Run a kernel under tapes and observers.
 
+    All tapes share one plan, unless an override is for the innermost tape alone.
     ``implemented=False`` means that the implementation has declined already.
     """
     context = current()
@@ -205,24 +205,28 @@ def _run(
     if context.observers and not observed:
         return observed_run(_run, kernel, backend, inputs, attrs)
     recording, mask = tapes_tracking(context.tapes, inputs)
-    plan = plan_of(kernel, backend, mask, len(inputs), recording) if mask else None
-    if mask and plan is None:
-        return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
+    overrides, scope = context.overrides, context.scope
+    plan = None
+    if mask:
+        if overrides is not None and recording[-1] is not context.tapes[-1]:
+            overrides = overrides.for_others()
+        run_of = kernel, backend, mask, len(inputs)
+        plan = plan_of(overrides, scope, recording, *run_of)
+        if plan is None:
+            return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
     outputs = None
     if implemented:
         outputs = _implementation(kernel, inputs, attrs, backend)
     if outputs is None:
         outputs = _without_implementation(kernel, inputs, attrs, backend)
     if plan is not None:
-        overrides = context.overrides
-        scope = context.scope
-        if overrides is None or kernel.name not in overrides.innermost:
-            record(recording, plan, backend, inputs, attrs, outputs, scope)
+        outer = recording[:-1]
+        node = plan, backend, inputs, attrs, outputs, scope
+        if outer and overrides is not None and kernel.name in overrides.innermost:
+            others = outer, plan_for_others(overrides, scope, outer, *run_of)
+            record(recording[-1:], *node, others)
         else:
-            record(recording[-1:], plan, backend, inputs, attrs, outputs, scope)
-            if others := recording[:-1]:
-                plan = plan_for_others(kernel, backend, mask, len(inputs), others)
-                record_also(others, plan, backend, inputs, attrs, outputs, scope)
+            record(recording, *node)
     return outputs
 
 

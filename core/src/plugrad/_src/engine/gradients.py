@@ -15,12 +15,11 @@ from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import Site, bind_original
 
 from . import tape
-from .context import UserScope, current
+from .context import UserScope
 from .layers import Layer, Override, Overrides
 from .sites import Where
 from .tape import Plan, Tape, make_plan
 
-NOT_GIVEN: Any = object()
 MAX_PLANS_BY_SITE = 4096  # plans that one combination of overrides may have
 
 
@@ -40,19 +39,11 @@ def override(
 
 
 def vjp_rules_in_force(
-    kernel: Kernel, backend: OpenBackend, nth: int = 0, overrides: Any = NOT_GIVEN
+    kernel: Kernel, backend: OpenBackend, overrides: Overrides | None, site: Site
 ) -> dict[str, VJP | None]:
-    """Return the VJP of each input, from the innermost layer that has one.
-
-    They are those of a run in the present scope, the ``nth`` of its kernel.
-    ``overrides`` are those of the context unless they are given.
-    """
+    """Return the VJP of each input of a run, from the innermost layer that has one."""
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
-    context = current()
-    if overrides is NOT_GIVEN:
-        overrides = context.overrides
     if overrides is not None:
-        site = Site(kernel.name, context.scope, nth)
         layers += _layers_at(overrides, kernel, backend, site)
     if kernel.fused and layers:  # for the inputs that an override leaves out
         layers.insert(0, rules_of_parts(kernel))
@@ -107,46 +98,18 @@ def _layers_at(
 
 
 def plan_of(
-    kernel: Kernel,
-    backend: OpenBackend,
-    mask: int,
-    count: int,
-    recording: tuple[Tape, ...],
-) -> Plan | None:
-    """Return how to record a run; None if its decomposition is recorded instead."""
-    context = current()
-    overrides = context.overrides
-    if overrides is not None and recording[-1] is not context.tapes[-1]:
-        overrides = overrides.for_others()
-    return _plan(kernel, backend, mask, count, recording, overrides)
-
-
-def plan_for_others(
-    kernel: Kernel,
-    backend: OpenBackend,
-    mask: int,
-    count: int,
-    recording: tuple[Tape, ...],
-) -> Plan:
-    """Return how tapes other than the innermost one record a run that it records."""
-    overrides = current().overrides
-    assert overrides is not None  # its rules are only for the innermost tape
-    plan = _plan(kernel, backend, mask, count, recording, overrides.for_others())
-    if plan is None:  # its parts have not been recorded
-        return make_plan(kernel, rules_of_parts(kernel), mask, count)
-    return plan
-
-
-def _plan(
-    kernel: Kernel,
-    backend: OpenBackend,
-    mask: int,
-    count: int,
-    recording: tuple[Tape, ...],
     overrides: Overrides | None,
+    scope: str,
+    recording: tuple[Tape, ...],
+    kernel: Kernel,
+    backend: OpenBackend,
+    mask: int,
+    count: int,
 ) -> Plan | None:
-    """Return how to record a run under these overrides."""
-    context = current()
+    """Return how these tapes record a run; None if its decomposition is recorded.
+
+    ``mask`` has a bit for each of the ``count`` inputs: whether it is tracked.
+    """
     key: tuple[Any, ...] = (kernel, backend, mask, 1 << count)
     site = None
     if overrides is None:
@@ -157,20 +120,37 @@ def _plan(
             overrides.plans = registry.gradients.plans, (plans := {})
         if kernel.name in overrides.by_site:
             nth = _count(kernel, recording) if kernel.name in overrides.by_number else 0
-            site = Site(kernel.name, context.scope, nth)
+            site = Site(kernel.name, scope, nth)
             if len(plans) >= MAX_PLANS_BY_SITE:
                 plans.clear()
             key += (site,)
     try:
         return cast("Plan | None", plans[key])
     except KeyError:
-        nth = site.nth if site else 0
-        rules = vjp_rules_in_force(kernel, backend, nth, overrides)
+        at = site or Site(kernel.name, scope, 0)
+        rules = vjp_rules_in_force(kernel, backend, overrides, at)
         decomposed = not rules and kernel.decomposition is not None
         plans[key] = found = (
             None if decomposed else make_plan(kernel, rules, mask, count, site)
         )
         return found
+
+
+def plan_for_others(
+    overrides: Overrides,
+    scope: str,
+    others: tuple[Tape, ...],
+    kernel: Kernel,
+    backend: OpenBackend,
+    mask: int,
+    count: int,
+) -> Plan:
+    """Return how tapes record a run of which only the innermost one sees overrides."""
+    plain = overrides.for_others()
+    plan = plan_of(plain, scope, others, kernel, backend, mask, count)
+    if plan is None:  # its parts have not been recorded
+        return make_plan(kernel, rules_of_parts(kernel), mask, count)
+    return plan
 
 
 def _count(kernel: Kernel, recording: tuple[Tape, ...]) -> int:

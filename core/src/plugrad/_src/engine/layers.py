@@ -1,13 +1,12 @@
 """Layers of gradient overrides, and the plans of runs that are recorded under them.
 
 Map: ``Layer``; ``Override``, the layer of a block; ``Overrides``, the layers of all
-blocks around a place in the program; when two layers are equal.
+blocks around a place in the program; when the layers of two blocks are equal.
 """
 
 from __future__ import annotations
 
-import threading
-import weakref
+import functools
 from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -44,32 +43,20 @@ class Layer(NamedTuple):
 class Override:
     """The layer of gradients that one scope puts over all others."""
 
-    __slots__ = ("key", "last", "layer")
+    __slots__ = ("last", "layer")
 
     layer: Layer
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        self.key: object = None
         self.last: tuple[Overrides | None, Overrides] | None = None
 
     def stacked_on(self, outer: Overrides | None) -> Overrides:
-        """Return the layers of ``outer`` with this one on top.
-
-        The result is cached in this object. Other blocks with the same functions get
-        the same result while something, such as a recording of ``jit``, refers to it.
-        """
+        """Return the layers of ``outer`` with this one on top; the result is cached."""
         last = self.last
         if last is None or last[0] is not outer:
-            if self.key is None:
-                self.key = _key(self.layer)
-            key = outer, self.key
-            with _lock:
-                found = _known.get(key)
-                if found is None:
-                    layers = outer.layers if outer else ()
-                    found = _known[key] = Overrides((*layers, self.layer))
-            self.last = last = (outer, found)
+            layers = outer.layers if outer else ()
+            self.last = last = (outer, Overrides((*layers, self.layer)))
         return last[1]
 
 
@@ -78,24 +65,34 @@ class Overrides:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers: tuple[Layer, ...] = layers
-        # The kernels whose gradient depends on the scope or the number of the run, and
-        # those for which it depends on the number.
-        self.by_site: set[str] = set()
-        self.by_number: set[str] = set()
-        # The kernels of which the innermost tape sees another gradient.
-        self.innermost = {k for layer in layers if layer.innermost for k in layer.rules}
         self._for_others: tuple[Overrides | None] | None = None
-        for layer in layers:
-            where = layer.where
-            for kernel, rules in layer.rules.items():
-                has_site = reads_site(rules.values())
-                if where is not None or has_site:
-                    self.by_site.add(kernel)
-                if has_site or (where is not None and where.reads_number):
-                    self.by_number.add(kernel)
         # The plans of the registry, a new object whenever a gradient changes, and the
         # plans with these overrides. Threads that share a scope replace both at once.
         self.plans: tuple[object, Plans] = registry.gradients.plans, {}
+
+    @functools.cached_property
+    def by_number(self) -> set[str]:
+        """The kernels whose gradient depends on the number of the run."""
+        found = set[str]()
+        for layer in self.layers:
+            if layer.where is not None and layer.where.reads_number:
+                found |= layer.rules.keys()
+            for kernel, rules in layer.rules.items():
+                if reads_site(rules.values()):
+                    found.add(kernel)
+        return found
+
+    @functools.cached_property
+    def by_site(self) -> set[str]:
+        """The kernels whose gradient depends on the scope or the number of the run."""
+        placed = [layer.rules for layer in self.layers if layer.where is not None]
+        return self.by_number.union(*placed)
+
+    @functools.cached_property
+    def innermost(self) -> set[str]:
+        """The kernels of which only the innermost tape sees an override."""
+        hidden = [layer.rules for layer in self.layers if layer.innermost]
+        return set[str]().union(*hidden)
 
     def for_others(self) -> Overrides | None:
         """Return the overrides that tapes other than the innermost one see."""
@@ -106,16 +103,23 @@ class Overrides:
             self._for_others = (Overrides(layers) if layers else None,)
         return self._for_others[0]
 
+    @functools.cached_property
+    def key(self) -> object:
+        """A key: overrides with equal keys have the same functions and places."""
+        return [_key(layer) for layer in self.layers]
 
-# --- equal layers ----------------------------------------------------------------
 
-_lock = threading.Lock()
-# Overrides by the overrides around them, and the key of their innermost layer.
-_known: weakref.WeakValueDictionary[Any, Overrides] = weakref.WeakValueDictionary()
+def are_same(one: Overrides | None, other: Overrides | None) -> bool:
+    """Return whether overrides of two blocks have the same functions and places.
+
+    ``jit`` asks if the blocks differ, as those that a training loop opens anew do.
+    """
+    if one is None or other is None:
+        return one is other
+    return one is other or one.key == other.key
 
 
 def _key(layer: Layer) -> object:
-    """Return a key; layers with equal keys have the same functions and places."""
     rules = frozenset(
         (kernel, frozenset((name, _key_of_rule(rule)) for name, rule in table.items()))
         for kernel, table in layer.rules.items()

@@ -160,7 +160,10 @@ def get_gradient(kernel: KernelName) -> VJPs:
 
     """
     contract = registry.contracts[_kernel_name(kernel, "get_gradient")]
-    return gradients.vjp_rules_in_force(contract, dispatch.active())
+    now = context.current()
+    site = Site(contract.name, now.scope, 0)
+    backend = dispatch.active()
+    return gradients.vjp_rules_in_force(contract, backend, now.overrides, site)
 
 
 def name_scope(name: str) -> names.NameScope:
@@ -242,8 +245,8 @@ def override_gradient(
             name in the contract, or ``where`` can match no run. With ``decompose``:
             functions or ``innermost`` are given as well, or the kernel has no
             decomposition.
-        TypeError: An argument that must be a function is not one, or ``where`` is none
-            of the above.
+        TypeError: An argument that must be a function is not one, or ``where`` has a
+            type that is not listed above.
         BackendUnavailable: The backend is unknown.
 
     Example:

@@ -78,7 +78,7 @@ class Where:
         reads_number: Whether the answer may depend on the number of the run.
 
     Raises:
-        TypeError: ``where`` is none of these.
+        TypeError: ``where`` has another type.
         ValueError: It is an empty pattern, no pattern, or a negative number.
 
     """

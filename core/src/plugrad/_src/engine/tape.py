@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn
 
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import (
@@ -277,11 +277,17 @@ def record(
     attrs: dict[str, Any],
     outputs: Outputs,
     scope: str,
+    others: tuple[tuple[Tape, ...], Plan] | None = None,
 ) -> None:
-    """Add a node to all tapes that track an input; integer outputs are not tracked."""
+    """Add a node to all tapes that track an input; integer outputs are not tracked.
+
+    ``others`` are further tapes, which record the run with another plan.
+    """
     if all([y.dtype.kind not in "fc" for y in outputs]):
         return
-    for tape in tapes:
+    plans = [(tapes, plan)] if others is None else [(tapes, plan), others]
+    all_tapes = [tape for on, _ in plans for tape in on]
+    for tape in all_tapes:
         if type(tape) is Guard:
             tape.refuse(f"an input of {plan.kernel.name}")
     tape_ids: list[TapeId] = []
@@ -292,52 +298,18 @@ def record(
         tape_ids.append(tape_id)
         if y.dtype.kind in "fc":
             y._tape_id = tape_id
-            for tape in tapes:
+            for tape in all_tapes:
                 tape.tracked.add(tape_id)
-    _append(tapes, plan, backend, inputs, attrs, outputs, tape_ids, scope)
-
-
-def record_also(
-    tapes: tuple[Tape, ...],
-    plan: Plan,
-    backend: OpenBackend,
-    inputs: tuple[Any, ...],
-    attrs: dict[str, Any],
-    outputs: Outputs,
-    scope: str,
-) -> None:
-    """Add a node, with other rules, for a run that ``record`` has already added."""
-    tape_ids: list[TapeId] = []
-    for y in outputs:
-        if y.dtype.kind in "fc":
-            for tape in tapes:
-                tape.tracked.add(y._tape_id)
-            tape_ids.append(cast("TapeId", y._tape_id))
-        else:
-            tape_ids.append(TapeId())
-            tape_ids[-1].shape, tape_ids[-1].dtype = y.shape, y.dtype
-    _append(tapes, plan, backend, inputs, attrs, outputs, tape_ids, scope)
-
-
-def _append(
-    tapes: tuple[Tape, ...],
-    plan: Plan,
-    backend: OpenBackend,
-    inputs: tuple[Any, ...],
-    attrs: dict[str, Any],
-    outputs: Outputs,
-    tape_ids: list[TapeId],
-    scope: str,
-) -> None:
-    """Append a node to tapes, with the residuals that its plan names."""
     input_ids = [None if x is None else x._tape_id for x in inputs]
     values = inputs + outputs
-    saved = [save(TENSOR, i, values) for i in plan.tensors]
-    for kind, where in plan.others:
-        saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
-    node = new(Node, (plan, backend, input_ids, tape_ids, saved, scope))
-    for tape in tapes:
-        tape.nodes.append(node)
+    for on, its_plan in plans:
+        saved = [save(TENSOR, i, values) for i in its_plan.tensors]
+        for kind, where in its_plan.others:
+            is_attribute = kind == ATTRIBUTE
+            saved.append(attrs[where] if is_attribute else save(kind, where, values))
+        node = new(Node, (its_plan, backend, input_ids, tape_ids, saved, scope))
+        for tape in on:
+            tape.nodes.append(node)
 
 
 @accelerated

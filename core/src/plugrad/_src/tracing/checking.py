@@ -14,7 +14,8 @@ from plugrad._src.tensor.tensor import Native, Tensor
 
 from .difference import Differ, same_bits
 from .graph import DRAW, Step
-from .program import KernelByKernel, Program, function_of, run_declined
+from .parts import KernelByKernel, function_of, run_declined
+from .program import Program
 from .recording import Recording
 from .regions import Region
 

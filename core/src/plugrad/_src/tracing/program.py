@@ -13,8 +13,7 @@ the kernel functions, which are its globals, and deletes each value after its la
 A recorded call needs no code at first. Only when another call matches it, compilers get
 their regions and the code is compiled, so a call that is not repeated costs neither.
 
-Map: ``Program``; guards; the body; the code of a step; ``KernelByKernel``; the function
-of a step; ``_observed``.
+Map: ``Program``; guards; the body; the globals of the code. ``parts`` runs its steps.
 """
 
 from __future__ import annotations
@@ -23,54 +22,46 @@ import functools
 import itertools
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import attrgetter
-from types import CodeType
 from typing import Any
 
-from plugrad._src.engine import dispatch
-from plugrad._src.engine.context import PROCESS, Scope, current, observed_run, running
+from plugrad._src.engine.context import PROCESS, current
+from plugrad._src.engine.layers import are_same
 from plugrad._src.engine.places import GONE, MISSING, Place, Slot
-from plugrad._src.engine.sites import common, joined
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.registry import registry
-from plugrad._src.tensor.tensor import Native, Tensor
+from plugrad._src.tensor.tensor import Tensor
 from plugrad._src.tensor.tree import LEAF, kind_of, split
 
-from .graph import DRAW, MOVE, REGION, Graph, Step
+from .graph import Graph, Step
+from .parts import KernelByKernel, compiled_code, observed, step_code
 from .recording import Recording
 from .regions import (
     Plan,
     Region,
-    at_precision,
     compiled,
     last_uses,
-    precision_of,
 )
 from .signature import Static, leaf_key, structure_key, value_key
 
 MISS: Any = object()
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-MAX_CACHED_SOURCES = 64  # generated sources whose code is cached
 HEAD = """\
 def call(args, kwargs):
   try:
     context = current()
     if (
       not context.quiet or context.level is not None
-      or context.overrides is not overrides or gradients.plans is not plans
+      or (context.overrides is not overrides
+        and not are_same(context.overrides, overrides))
+      or gradients.plans is not plans
       or (context.backend or PROCESS.backend) is not backend
       or (context.precision or PROCESS.precision) != precision
     ): return MISS"""
 # An attribute, an item or the content of a cell no longer exists.
 TAIL = "  except GONE: return MISS"
 data_of = attrgetter("_data")
-
-
-@functools.lru_cache(MAX_CACHED_SOURCES)
-def _compiled(source: str, name: str) -> CodeType:
-    """Return the code; calls that differ only in shapes and numbers may share it."""
-    return compile(source, f"<plugrad.jit of {name}>", "exec")
 
 
 class Program:
@@ -132,7 +123,7 @@ class Program:
             self.graph, self.plan = compiled(self.graph)
             self.body(self.graph)
         self.source = "\n".join([*self.lines, *self.ends])
-        exec(_compiled(self.source, self.name), self.names)
+        exec(compiled_code(self.source, self.name), self.names)
         self.finish = self.names.get("finish", self.names["function"])
         self.call = self.names["call"]
 
@@ -144,8 +135,8 @@ class Program:
             number += isinstance(item, Region)
             label = f"region {number} of {self.name.rpartition('.')[2]}"
             functions = names[name], self.instead.get(name)
-            names[name] = functools.partial(_observed, label, item, functions)
-        exec(_compiled(self.source, self.name), names)
+            names[name] = functools.partial(observed, label, item, functions)
+        exec(compiled_code(self.source, self.name), names)
         return names["finish"](*tensors)
 
     def bind(self, value: Any) -> str:
@@ -398,6 +389,7 @@ def is_signal(error: BaseException) -> bool:
 GENERATED_CODE_GLOBALS = (
     Static,
     Tensor,
+    are_same,
     is_signal,
     leaf_key,
     value_key,
@@ -409,119 +401,3 @@ GENERATED_CODE_GLOBALS = (
 def has_effects(graph: Graph) -> bool:
     """Return whether a run of a graph does more than compute its outputs."""
     return any(step.kernel.effect for step in graph.steps)
-
-
-def step_code(
-    step: Step, named: Mapping[int, str], bind: Callable[[Any], str]
-) -> tuple[str, list[str]]:
-    """Return the name of the function that runs a step, and the lines that call it."""
-    function, attrs = function_of(step)
-    given = ["None" if x is None else named[x] for x in step.inputs]
-    if not given:
-        given = [bind(registry.opened[step.backend].runtime.arrays)]
-    instead = f"{bind(functools.partial(run_declined, step))}({', '.join(given)})"
-    given += [f"{name}={bind(value)}" for name, value in attrs.items()]
-    to = named[step.outputs[0]] if step.kernel.single else "made"
-    name = bind(function)
-    lines = [f"{to} = {name}({', '.join(given)})"]
-    lines.append(f"if {to} is NotImplemented: {to} = {instead}")
-    if not step.kernel.single:
-        lines.append(f"[{', '.join([named[y] for y in step.outputs])}] = made")
-    return name, lines
-
-
-class KernelByKernel:
-    """Runs the kernels of a region, for arrays that the region's function declines.
-
-    A cpu region declines arrays with strides, such as a transposed weight, in every
-    call. ``run`` is compiled when it is first needed.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-
-    @functools.cached_property
-    def run(self) -> Callable[..., Any]:
-        """A function of the inputs that returns the outputs, or the only one."""
-        graph = self.graph
-        names: dict[str, Any] = {"__name__": __name__}
-
-        def bind(value: Any) -> str:
-            name = f"g{len(names)}"
-            names[name] = value
-            return name
-
-        named = {v: f"t{v}" for v in graph.specs}
-        named |= {v: bind(native) for v, native in graph.constants.items()}
-        lines = [f"def run({', '.join([named[x] for x in graph.inputs])}):"]
-        dead_after = last_uses(graph.steps, graph.outputs)
-        for step, dead in zip(graph.steps, dead_after, strict=True):
-            lines += [f"  {line}" for line in step_code(step, named, bind)[1]]
-            if dead:
-                lines.append(f"  del {', '.join([named[x] for x in dead])}")
-        lines.append(f"  return {', '.join([named[y] for y in graph.outputs])}")
-        exec(_compiled("\n".join(lines), "a region"), names)
-        return names["run"]
-
-
-def run_declined(step: Step, *natives: Native) -> Any:
-    """Run a kernel whose implementation declines, unlike in the recorded call."""
-    where = registry.opened[step.backend]
-    xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
-    with Scope(backend=where, **precision_of(step)):
-        made = dispatch._run(step.kernel, (*xs,), {**step.attrs}, implemented=False)
-    return made[0]._data if step.kernel.single else [y._data for y in made]
-
-
-def function_of(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return the function that runs a step on native arrays, and its attributes."""
-    where = registry.opened[step.backend]
-    if step.kernel not in (MOVE, DRAW):
-        function = where.table[step.kernel.name]
-        return at_precision(step, function), dict(step.attrs)
-    source = registry.opened[step.attrs["source"]]
-
-    def drawn(key: Native | None) -> Native:
-        with Scope(backend=where):
-            y = step.attrs["draw"](None if key is None else Tensor(key, source))
-        return y._data
-
-    moved = lambda native: where.upload(source.download(native))
-    return moved if step.kernel is MOVE else drawn, {}
-
-
-def _observed(
-    label: str, item: Step | Region, functions: Any, *natives: Native, **given: Any
-) -> Any:
-    """Run a part of a plan as the engine runs an observed kernel.
-
-    The first of ``functions`` runs it. For a region, the second one runs if the first
-    declines.
-    """
-    function, instead = functions
-    steps = item.steps if isinstance(item, Region) else (item,)
-    kernel = steps[0].kernel
-    attrs = steps[0].attrs
-    home = steps[0].backend
-    if isinstance(item, Region) and len(steps) > 1:
-        kernel = REGION
-        attrs = item.about(label)
-    where, result = registry.opened[home], NotImplemented
-
-    def work(*_: Any) -> tuple[Tensor, ...]:
-        nonlocal result
-        result = function(*natives, **given)
-        if result is NotImplemented:
-            declined = functools.partial(run_declined, steps[0])
-            result = (instead.run if instead else declined)(*natives)
-        if kernel is REGION and (run := running()):
-            run.how = "region"
-        single = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
-        return tuple([Tensor(y, where) for y in ([result] if single else result)])
-
-    # Without inputs, ``natives`` contains only the backend's Arrays.
-    pairs = zip(item.inputs, natives, strict=False)
-    inputs = tuple([None if x is None else Tensor(n, where) for x, n in pairs])
-    with Scope(scope=joined(current().scope, common([s.scope for s in steps]))):
-        observed_run(work, kernel, where, inputs, {**attrs})
-    return result

@@ -13,7 +13,7 @@ import numpy as np
 
 from plugrad._src.engine.code import TRUSTED, RunningCode, package_of
 from plugrad._src.engine.context import current
-from plugrad._src.engine.layers import Overrides
+from plugrad._src.engine.layers import Overrides, are_same
 from plugrad._src.engine.places import Same, Slot
 from plugrad._src.engine.references import References
 from plugrad._src.ops.basis.variable import Variable
@@ -298,7 +298,7 @@ class Recording:
                 return f"the kernels of {backend.name!r}"
         if registry.gradients.plans is not self.plans:
             return "the registered gradients"
-        if current().overrides is not self.overrides:
+        if not are_same(current().overrides, self.overrides):
             return "the overridden gradients"
         if self.scope is not None and current().scope != self.scope:
             return "the scope, on which an overridden gradient depends"
