@@ -74,8 +74,8 @@ typedef struct {
     X(no_array, "engine.dispatch")                                                       \
     X(native, "engine.dispatch")                                                         \
     X(Variable, "ops.basis.variable")                                                    \
-    X(_accumulate, "autodiff.reverse")                                                   \
-    X(_unbroadcast, "autodiff.reverse")
+    X(_accumulate, "autodiff.backward")                                                  \
+    X(_unbroadcast, "autodiff.backward")
 
 /* Slots, which are read like fields of a struct: (class, name). */
 #define SLOTS(X)                                                                         \

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._src.autodiff import reverse
+from plugrad._src.autodiff import backward
 from plugrad._src.engine import accelerated, context, dispatch
 from plugrad._src.engine import tape as _tape
 from plugrad._src.ops.basis import _convert, binary, reduce, shape, unary
@@ -33,7 +33,7 @@ PYTHON_FUNCTIONS = {
     "floating_unary": _convert.floating_unary,
     "elementwise": _convert.elementwise,
     "reduction": _convert.reduction,
-    "_backward_node": reverse._backward_node,
+    "_backward_node": backward._backward_node,
 }
 
 
