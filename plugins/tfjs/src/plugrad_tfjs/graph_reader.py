@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
-from plugrad.importing import ModelError, ValueInfo, in_order, inputs_text
+from plugrad.importing import (
+    ModelError,
+    ValueInfo,
+    in_order,
+    inputs_text,
+    printable,
+)
 
 from .files import Array, size_of
 from .ops.table import Op, find
@@ -210,7 +216,13 @@ class Reader:
         self.budget.allocate(OUTPUT_BYTES * outputs)
         output_names = tuple((name, i) for i in range(outputs))
         return TfjsStep(
-            node["op"], label, row.function, values, output_names, {}, settings, name
+            node["op"],
+            label,
+            row.function,
+            values,
+            output_names,
+            settings=settings,
+            scope=printable(name),
         ), row
 
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
-from plugrad.importing import ModelError, ValueInfo, in_order, inputs_text
+from plugrad.importing import (
+    ModelError,
+    ValueInfo,
+    in_order,
+    inputs_text,
+    printable,
+)
 
 from .files import Array, size_of
 from .layers.table import find, names
@@ -189,7 +195,7 @@ class Reader:
             (*outputs,),
             weights,
             settings,
-            path,
+            printable(path),
         )
         self.steps.append(step)
         return settings

@@ -29,7 +29,7 @@ class TfjsStep:
         outputs: The names of the output values.
         weights: For each weight parameter of the function, the name of its weight.
         settings: The settings in the file, by parameter of the function.
-        scope: The name of the layer or node, as in ``plugrad.name_scope``.
+        scope: The name of the layer or node, printable, as in ``plugrad.name_scope``.
 
     """
 
@@ -48,7 +48,7 @@ class TfjsStep:
         weights = {key: values[name] for key, name in self.weights.items()}
         try:
             results = run_in_scope(
-                printable(self.scope or self.op),
+                self.scope or self.op,
                 self.function,
                 *inputs,
                 **weights,
