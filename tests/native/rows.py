@@ -446,7 +446,7 @@ for rank in (1, 2, 3):
     ROWS[f"conv{rank}d"] = Row(partial(convolved, rank), tol=PRODUCT_TOL, special=False)
 ROWS |= {
     "matmul": Row(products, tol=PRODUCT_TOL, special=False),
-    "products of bytes": Row(int8_products, tol=0.0, special=False),
+    "int8 products": Row(int8_products, tol=0.0, special=False),
     "quantized conv2d": Row(partial(quantized, False), tol=0.0, special=False),
     "quantized depthwise": Row(partial(quantized, True), tol=0.0, special=False),
     "lstm": Row(partial(recurrent, "lstm"), tol=PRODUCT_TOL, special=False),

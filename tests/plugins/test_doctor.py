@@ -284,7 +284,7 @@ ACCELERATORS = {  # why they are missing, the language in use, the interpreter: 
     ("undefined symbol: x", "Python", "cpython"): [
         "C accelerators: not in use, undefined symbol: x; "
         "everything works, only slower",
-        "          to do: install a wheel of plugrad, or install a C compiler and "
+        "          to do: install a plugrad wheel, or install a C compiler and "
         "Python's headers and reinstall plugrad with `--force-reinstall "
         "--no-cache-dir`",
     ],

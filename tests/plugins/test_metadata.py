@@ -169,6 +169,4 @@ def test_without_a_compiler_everything_works(uncompiled):
     report = json.loads(prints("-m", "plugrad", "doctor", "--json"))["accelerators"]
     assert not report["in use"]
     assert report["reason"] == "they were not compiled when plugrad was installed"
-    assert report["advice"].startswith(
-        "install a wheel of plugrad, or install a C comp"
-    )
+    assert report["advice"].startswith("install a plugrad wheel, or install a C comp")

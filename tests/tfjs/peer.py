@@ -14,7 +14,7 @@ PEERS = Path(os.environ.get("PEERS", Path(__file__).parents[2] / "benchmarks/pee
 
 @functools.cache
 def recorded():
-    """Return the recorded models of TensorFlow.js and its answers."""
+    """Return the recorded TensorFlow.js models and their outputs."""
     return json.loads(RECORDED.read_text())
 
 

@@ -1,4 +1,4 @@
-"""Write ``recorded.json``: models of TensorFlow.js, and its answers for them.
+"""Write ``recorded.json``: TensorFlow.js models, and the outputs they compute.
 
 ``python -m tests.tfjs.record``; it needs Node.js and ``make peers``.
 """

@@ -169,7 +169,7 @@ def _accelerators() -> Row:
     elif accelerated.missing:
         reason = accelerated.missing
         advice = (
-            "install a wheel of plugrad, or install a C compiler and Python's headers "
+            "install a plugrad wheel, or install a C compiler and Python's headers "
             "and reinstall plugrad with `--force-reinstall --no-cache-dir`"
         )
     elif accelerated.fast_path_language() == "Python":
