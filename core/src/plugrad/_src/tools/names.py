@@ -76,7 +76,7 @@ def numpy_advice(name: str) -> str:
 def _full_name(name: str) -> str:
     """Return plugrad's full name for a name here or in another library, if any."""
     snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return _name_here(name) or (name != snake_case and _name_here(snake_case)) or ""
+    return _name_here(name) or _name_here(snake_case)
 
 
 def _name_here(name: str) -> str:
@@ -106,8 +106,10 @@ def missing(name: str, known: Sequence[str], module: str = "plugrad") -> str:
     if space == "tree" and not here.startswith("tree."):
         row, here = None, ""  # functions of tensors, not of trees
     hint = f"; it is plugrad.{here} here" if here else ""
-    if row and row.remark:
-        hint += f" ({row.remark})" if here else f"; {row.remark}" * (not advice)
+    if row and row.remark and here:
+        hint += f" ({row.remark})"
+    elif row and row.remark and not advice:
+        hint = f"; {row.remark}"
     if advice:
         hint += f"; {advice}"
     hint = hint or suggest(name, known)
