@@ -361,11 +361,14 @@ def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
     closed = [n for n in others if n not in opened]
     who = [f"implemented on {', '.join(have)}"] if have else []
     who += [f"perhaps on {', '.join(closed)} (not opened yet)"] if closed else []
+    cures = ["use another backend", "set PLUGRAD_FALLBACK=warn"]
+    cures.append("register a kernel function for it (register_kernel)")
+    if backend.runtime.host is None:
+        cures.append(f"if {backend.name!r} is yours, name a host: Runtime(host='cpu')")
     error = KernelNotFound(
         f"{kernel.op}: backend {backend.name!r} does not implement {kernel} for "
         "these inputs, and it has no decomposition; "
-        f"{'; '.join(who) or 'no other backend implements it'}; use_backend, "
-        "register_kernel, or set PLUGRAD_FALLBACK=warn"
+        f"{'; '.join(who) or 'no other backend implements it'}; {', or '.join(cures)}"
     )
     return explained(error, "kernel-is-not-implemented")
 

@@ -1,4 +1,4 @@
-"""``Explanation``: the kernels that run for a call under ``jit``, and the reasons."""
+"""``JitExplanation``: the kernels that run for a call under ``jit``, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .graph import DRAW, MOVE, Graph, Step
 from .regions import Region
 
 
-class Explanation(NamedTuple):
+class JitExplanation(NamedTuple):
     """The kernels that run for a call of a function under ``jit``.
 
     Attributes:

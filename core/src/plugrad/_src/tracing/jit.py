@@ -30,7 +30,7 @@ from plugrad._src.tensor.tensor import Tensor
 
 from .checking import check_replay
 from .difference import Differ
-from .explanation import Explanation
+from .explanation import JitExplanation
 from .program import MISS, Call, Program, is_signal
 from .recorder import not_replayable
 from .recording import Recording, without_static
@@ -227,11 +227,11 @@ class Jitted(Generic[P, R]):
                 return cast("R", result)
         return cast("R", self._call_unmatched(args, kwargs))
 
-    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> JitExplanation:
         """Explain the replay for these arguments; call ``f`` if it is not recorded yet.
 
         Returns:
-            An ``Explanation``: ``print`` shows the kernels with the code that runs
+            A ``JitExplanation``: ``print`` shows the kernels with the code that runs
             them, and why calls were recorded anew, or why ``f`` runs eagerly.
             ``to_dict()`` returns the same for JSON, and ``graph.to_dot()`` draws the
             graph.
@@ -239,12 +239,12 @@ class Jitted(Generic[P, R]):
         """
         if self._off or _is_inside():
             why = "PLUGRAD_JIT=0" if self._off else "under a tape, an observer or vmap"
-            return Explanation(self._name, None, why, 0, [], ())
+            return JitExplanation(self._name, None, why, 0, [], ())
         entry, sign, why = self._lookup(args, kwargs)
         resting = self._resting(sign)
         if resting is not None:
             again = [*self._retraces]
-            return Explanation(self._name, None, resting.reason, 0, again, ())
+            return JitExplanation(self._name, None, resting.reason, 0, again, ())
         if entry is None:
             entry = self._record(sign, None, why, explained=True)[0]
         graph = entry.graph
@@ -255,7 +255,7 @@ class Jitted(Generic[P, R]):
         elif graph is not None:
             graph, plan = compiled(graph)
         regions = tuple([item for item in plan if isinstance(item, Region)])
-        return Explanation(
+        return JitExplanation(
             self._name,
             graph,
             entry.reason,
