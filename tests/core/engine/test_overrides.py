@@ -27,11 +27,9 @@ NAMES = [
     ("max_pool", "the op max_pool runs the kernels MaxPool, MaxPool3D; name one"),
     ("image.resize_bilinear", "runs the kernel ResizeBilinear"),
     ("Reluu", "unknown kernel 'Reluu'; did you mean 'Relu'"),
-    (pg.std, "the op std runs Mean, Sub, Square"),
     (pg.max_pool, "the op max_pool runs the kernels MaxPool, MaxPool3D"),
     ("logsumexp", "the op logsumexp has a gradient of its own, by custom_grad"),
-    (pg.hard_swish, "the op hard_swish has a gradient of its own, by custom_grad"),
-    (pg.hard_sigmoid, "the op hard_sigmoid runs Multiply, Add; name one of these"),
+    (pg.logsumexp, "the op logsumexp has a gradient of its own, by custom_grad"),
     (print, "print is not an op of plugrad; give a function of your own a gradient"),
     (3, "unknown kernel 3"),
 ]
@@ -41,6 +39,20 @@ CALLS = {
     "unregister_gradient": pg.unregister_gradient,
     "get_gradient": pg.get_gradient,
 }
+
+
+COMPOSED = [  # override_gradient takes them as patterns
+    (pg.std, "the op std runs Mean, Sub, Square"),
+    (pg.hard_swish, "the op hard_swish has a gradient of its own, by custom_grad"),
+    (pg.hard_sigmoid, "the op hard_sigmoid runs Multiply, Add; name one of these"),
+]
+
+
+@pytest.mark.parametrize("caller", [c for c in CALLS if c != "override_gradient"])
+@pytest.mark.parametrize(("op", "message"), COMPOSED)
+def test_composed_ops_are_for_blocks(op, message, caller):
+    with pytest.raises(ValueError, match=f"{caller}: .*{message}"):
+        CALLS[caller](op)
 
 
 @pytest.mark.parametrize("caller", CALLS)

@@ -47,7 +47,8 @@ from .context import (
     tapes,
     taping,
 )
-from .gradients import plan_for_others, plan_of
+from .forms import Made
+from .gradients import note_run, plan_for_others, plan_of
 from .tape import (
     Outputs,
     alias,
@@ -227,6 +228,9 @@ def _run(
             record(recording[-1:], *node, others)
         else:
             record(recording, *node)
+        if overrides is not None and overrides.wholes:
+            run = Made(kernel, inputs, attrs, outputs, scope)
+            note_run(overrides, recording, backend, run)
     return outputs
 
 

@@ -1,6 +1,7 @@
 """Which gradient a run is recorded with: the layers in force, and plans made of them.
 
-Map: a block of overrides; the rules in force; the plan of a run.
+Map: a block of overrides; the rules in force; the plan of a run; patterns of several
+runs.
 """
 
 from __future__ import annotations
@@ -13,12 +14,23 @@ from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import VJP, Kernel, VJPs, origin
 from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import Site, bind_original
+from plugrad._src.tensor.tensor import TapeId, Tensor
 
 from . import tape
 from .context import UserScope
+from .forms import PARTS, Form, Made, Whole, made_on_all, note
 from .layers import Layer, Override, Overrides
+from .matching import Match, matches
 from .sites import Where
-from .tape import Plan, Tape, make_plan
+from .tape import (
+    Node,
+    Plan,
+    Tape,
+    make_plan,
+    replace_node,
+    saved_values,
+    tapes_tracking,
+)
 
 MAX_PLANS_BY_SITE = 4096  # plans that one combination of overrides may have
 
@@ -30,12 +42,14 @@ def override(
     who: str,
     *,
     innermost: bool = False,
+    wholes: tuple[Whole, ...] = (),
 ) -> UserScope:
     """Return a block inside which these rules override all others."""
     if backend is not None:
         registry.known(backend, who)
     place = None if where is None else Where(who, where)
-    return UserScope(who, override=Override(Layer(backend, rules, place, innermost)))
+    layer = Layer(backend, rules, place, innermost, wholes)
+    return UserScope(who, override=Override(layer))
 
 
 def vjp_rules_in_force(
@@ -151,6 +165,98 @@ def plan_for_others(
     if plan is None:  # its parts have not been recorded
         return make_plan(kernel, rules_of_parts(kernel), mask, count)
     return plan
+
+
+# --- patterns --------------------------------------------------------------------
+
+
+def note_run(
+    overrides: Overrides, recording: tuple[Tape, ...], backend: OpenBackend, run: Made
+) -> None:
+    """Note a recorded run; if it is the last part of a pattern, record the whole.
+
+    Tapes have noted the other parts. All tapes that have recorded the run must have
+    recorded the parts, because a gradient with respect to a part would be lost.
+    """
+    if run.outputs[0]._tape_id is None:
+        return  # integers, which no tape records
+    wholes = overrides.wholes.get(run.kernel.name, ())
+    if wholes:
+        made = made_on_all(recording)
+        for whole in wholes:
+            if _find_whole(whole, overrides, recording, backend, run, made):
+                break
+    if run.kernel.name in overrides.noted:
+        for one in recording:
+            note(one, run)
+
+
+def _find_whole(
+    whole: Whole,
+    overrides: Overrides,
+    recording: tuple[Tape, ...],
+    backend: OpenBackend,
+    run: Made,
+    made: Mapping[TapeId, Made],
+) -> bool:
+    """Record a run and those before it as one, if they match and a rule applies."""
+    for form in whole.forms:
+        for match in matches(form, run, made):
+            count = len(whole.kernel.inputs)
+            operands = tuple([match.operands[i] for i in range(count)])
+            if whole.fits is None or whole.fits(*operands):
+                return _record_whole(
+                    whole.kernel, overrides, recording, backend, form, match, operands
+                )
+    return False
+
+
+def _record_whole(
+    kernel: Kernel,
+    overrides: Overrides,
+    recording: tuple[Tape, ...],
+    backend: OpenBackend,
+    form: Form,
+    match: Match,
+    operands: tuple[Tensor, ...],
+) -> bool:
+    """Replace the node of the last part by a node of the whole."""
+    runs = [match.runs[number] for number in range(len(form.parts))]
+    _, mask = tapes_tracking(recording, operands)
+    scope = runs[0].scope
+    plan = plan_of(overrides, scope, recording, kernel, backend, mask, len(operands))
+    if plan is None:
+        return False  # no rule applies at this place
+    last = runs[-1]
+    attrs = attributes_of_parts(kernel, form, runs, match.constants)
+    node = Node(
+        plan,
+        backend,
+        [x._tape_id for x in operands],
+        [cast("TapeId", y._tape_id) for y in last.outputs],
+        saved_values(plan, operands + last.outputs, attrs),
+        scope,
+    )
+    is_innermost = kernel.name in overrides.innermost
+    for one in recording[-1:] if is_innermost else recording:
+        replace_node(one, node)
+    return True
+
+
+def attributes_of_parts(
+    kernel: Kernel, form: Form, runs: list[Made], constants: Mapping[int, Tensor]
+) -> dict[str, Any]:
+    """Return the attributes of a whole: those of its parts, and how to run them."""
+    found: dict[str, Any] = dict.fromkeys(kernel.attrs)
+    for run in runs:
+        found |= {name: run.attrs[name] for name in run.attrs if name in found}
+    found[PARTS] = tuple(
+        [
+            (run.kernel, run.again, part.inputs, run.attrs, constants)
+            for part, run in zip(form.parts, runs, strict=True)
+        ]
+    )
+    return found
 
 
 def _count(kernel: Kernel, recording: tuple[Tape, ...]) -> int:

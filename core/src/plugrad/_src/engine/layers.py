@@ -7,7 +7,7 @@ blocks around a place in the program; when the layers of two blocks are equal.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from plugrad._src.registry.contract import VJP, VJPs, undecorated
 from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import reads_site
 
+from .forms import Whole
 from .places import Same
 from .sites import Where
 from .tape import Plan
@@ -31,6 +32,7 @@ class Layer(NamedTuple):
             so that a tape records the decomposition of the kernel.
         where: The runs to which they apply; None means all runs.
         innermost: Whether only the innermost tape sees them.
+        wholes: The patterns of several runs for which there are rules.
 
     """
 
@@ -38,6 +40,7 @@ class Layer(NamedTuple):
     rules: Mapping[str, VJPs]
     where: Where | None
     innermost: bool
+    wholes: tuple[Whole, ...] = ()
 
 
 class Override:
@@ -94,6 +97,33 @@ class Overrides:
         hidden = [layer.rules for layer in self.layers if layer.innermost]
         return set[str]().union(*hidden)
 
+    @functools.cached_property
+    def wholes(self) -> dict[str, tuple[Whole, ...]]:
+        """The patterns by the kernel of their last part, the innermost layer first."""
+        found: dict[str, tuple[Whole, ...]] = {}
+        for layer in reversed(self.layers):
+            for whole in sorted(layer.wholes, key=_longest, reverse=True):
+                for last in {form.parts[-1].kernel for form in whole.forms}:
+                    found[last] = (*found.get(last, ()), whole)
+        return found
+
+    @functools.cached_property
+    def noted(self) -> Container[str]:
+        """The kernels that are parts of a pattern before its last part."""
+        wholes = [whole for layer in self.layers for whole in layer.wholes]
+        forms = [form for whole in wholes for form in whole.forms]
+        return {part.kernel for form in forms for part in form.parts[:-1]}
+
+    def without(self, kernel: str) -> Overrides:
+        """Return these overrides without the pattern of this name."""
+        layers = [
+            layer._replace(
+                wholes=tuple([w for w in layer.wholes if w.kernel.name != kernel])
+            )
+            for layer in self.layers
+        ]
+        return Overrides(tuple(layers))
+
     def for_others(self) -> Overrides | None:
         """Return the overrides that tapes other than the innermost one see."""
         if not self.innermost:
@@ -125,7 +155,13 @@ def _key(layer: Layer) -> object:
         for kernel, table in layer.rules.items()
     )
     place = None if layer.where is None else layer.where.key
-    return layer.backend, rules, place, layer.innermost
+    kernels = Same(*[whole.kernel for whole in layer.wholes])
+    return layer.backend, rules, place, layer.innermost, kernels
+
+
+def _longest(whole: Whole) -> int:
+    """Return the number of parts of the longest form."""
+    return max(len(form.parts) for form in whole.forms)
 
 
 def _key_of_rule(rule: VJP | None) -> object:

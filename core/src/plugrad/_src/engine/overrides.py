@@ -6,7 +6,7 @@ packs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +17,8 @@ from plugrad._src.registry.rules import Site
 from plugrad._src.tensor import arguments
 
 from . import context, dispatch, gradients, names
+from .forms import Whole
+from .patterns import Pattern
 from .sites import SEPARATOR
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 KernelName = str | Callable[..., Any]  # a name, or the op that runs the kernel
+Target = KernelName | Pattern  # an op may run several kernels
 # Where an override applies: patterns for scopes, the number of a run, or a function.
 Place = str | Sequence[str] | int | Callable[[Site], bool]
 
@@ -78,29 +81,13 @@ def register_gradient(
         >>> pg.unregister_gradient(pg.relu)
 
     """
-    name, table = _checked(
-        "register_gradient", kernel, named, functions, backend, linear
-    )
-    registry.gradients.add(name, backend, table)
-
-
-def _checked(
-    who: str,
-    kernel: KernelName,
-    named: Functions | None,
-    functions: Functions,
-    backend: object,
-    linear: object,
-    *,
-    in_block: bool = False,
-    **options: object,
-) -> tuple[str, VJPs]:
-    """Return the name of a kernel, and the gradient functions for it as rules."""
+    who = "register_gradient"
     name = _kernel_name(kernel, who)
-    given = collected(who, named, functions, backend=backend, linear=linear, **options)
+    given = collected(who, named, functions, backend=backend, linear=linear)
     is_linear = arguments.flag(who, "linear", linear)
-    check = registry.gradients.checked
-    return name, check(who, name, given, is_linear, in_block=in_block)
+    contract = registry.contracts[name]
+    table = registry.gradients.checked(who, contract, given, is_linear)
+    registry.gradients.add(name, backend, table)
 
 
 def _kernel_name(kernel: KernelName, who: str) -> str:
@@ -202,7 +189,7 @@ def name_scope(name: str) -> names.NameScope:
 
 
 def override_gradient(
-    kernel: KernelName,
+    kernel: Target,
     named: Functions | None = None,
     /,
     *,
@@ -219,7 +206,9 @@ def override_gradient(
     even if the backward pass comes after the block.
 
     Args:
-        kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
+        kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``. An
+            op that composes others, such as ``pg.silu``, and a ``plugin.Pattern`` stand
+            for all runs together that compute it.
         named: A dict of functions by input, for inputs whose name is that of an option.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to runs in a ``name_scope`` that matches a
@@ -256,30 +245,67 @@ def override_gradient(
 
     """
     who = "override_gradient"
-    if arguments.flag(who, "decompose", decompose):
-        name = _decomposed(who, kernel, {**(named or {}), **functions}, innermost)
-        return gradients.override({name: {}}, backend, where, who)
-    name, rules = _checked(
+    given = collected(
         who,
-        kernel,
         named,
         functions,
-        backend,
-        linear,
-        in_block=True,
+        backend=backend,
+        linear=linear,
         where=None,
         decompose=decompose,
         innermost=innermost,
     )
     innermost = arguments.flag(who, "innermost", innermost)
-    return gradients.override({name: rules}, backend, where, who, innermost=innermost)
+    if arguments.flag(who, "decompose", decompose):
+        name = _decomposed(who, kernel, given, innermost)
+        return gradients.override({name: {}}, backend, where, who)
+    linear = arguments.flag(who, "linear", linear)
+    rules, wholes = _rules_of_block(who, [(kernel, given)], linear)
+    return gradients.override(
+        rules, backend, where, who, innermost=innermost, wholes=wholes
+    )
 
 
-def _decomposed(
-    who: str, kernel: KernelName, functions: Functions, innermost: bool
-) -> str:
+def _rules_of_block(
+    who: str, table: Iterable[tuple[Target, Functions]], linear: bool
+) -> tuple[dict[str, VJPs], tuple[Whole, ...]]:
+    """Return the gradient functions of a block as rules, and the patterns in it."""
+    rules: dict[str, VJPs] = {}
+    wholes: list[Whole] = []
+    for target, functions in table:
+        found = _target(target, who)
+        if isinstance(found, Pattern):
+            wholes.append(found._whole)
+            kernel = found._whole.kernel
+        else:
+            kernel = registry.contracts[found]
+        check = registry.gradients.checked
+        rules[kernel.name] = check(who, kernel, functions, linear, in_block=True)
+    return rules, tuple(wholes)
+
+
+def _target(target: Target, who: str) -> str | Pattern:
+    """Return the name of a kernel, or the pattern of several; raise if it is neither.
+
+    An op that composes other ops stands for its pattern.
+    """
+    if isinstance(target, Pattern):
+        return target
+    if isinstance(target, str) and target in registry.contracts:
+        return target
+    ops = import_module("plugrad._src.tools.composition")  # only where it is needed
+    found: str | Pattern = ops.target(target, who)
+    return found
+
+
+def _decomposed(who: str, target: Target, functions: Functions, innermost: bool) -> str:
     """Return the name of a kernel that is to be decomposed; raise if it cannot be."""
-    name = _kernel_name(kernel, who)
+    if isinstance(target, Pattern):
+        raise ValueError(
+            f"{who}: decompose=True is for a kernel, got {target}; without an override "
+            "the tapes record the parts of a pattern"
+        )
+    name = _kernel_name(target, who)
     if innermost:
         raise ValueError(
             f"{who}: decompose=True cannot be combined with innermost=True: all tapes "
@@ -321,7 +347,7 @@ def bind_overrides(f: context.F, /) -> context.F:
 
 
 def use_gradients(
-    pack: str | Mapping[str, Functions],
+    pack: str | Mapping[Target, Functions],
     *,
     kernels: Sequence[str] | None = None,
     backend: str | None = None,
@@ -335,8 +361,9 @@ def use_gradients(
     that is made once and entered again reuses what plugrad has worked out for it.
 
     Args:
-        pack: The name of a pack (``gradient_packs`` lists all), or a dict by kernel of
-            dicts of gradient functions by input, as in ``register_gradient``.
+        pack: The name of a pack (``gradient_packs`` lists all), or a dict by kernel, op
+            or pattern of dicts of gradient functions by input, as in
+            ``override_gradient``.
         kernels: Use only the gradients of these kernels.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to some runs, as in ``override_gradient``.
@@ -366,15 +393,13 @@ def use_gradients(
 
     """
     who = "use_gradients"
+    wholes: tuple[Whole, ...] = ()
     linear = arguments.flag(who, "linear", linear)
     if isinstance(pack, Mapping):
-        tables = {name: collected(who, table, {}) for name, table in pack.items()}
-        check = registry.gradients.checked
-        rules = {
-            name: check(who, name, table, linear, in_block=True)
-            for name, table in tables.items()
-        }
+        tables = [(name, collected(who, table, {})) for name, table in pack.items()]
+        rules, found = _rules_of_block(who, tables, linear)
         layer = registry.gradients.selected(rules, "the table", who, kernels)
+        wholes = tuple([whole for whole in found if whole.kernel.name in layer])
     elif not linear:
         raise ValueError(
             f"{who}: linear=False is for a table of gradients; the pack {pack!r} "
@@ -383,7 +408,9 @@ def use_gradients(
     else:
         layer = registry.gradients.pack(pack, who, kernels)
     innermost = arguments.flag(who, "innermost", innermost)
-    return gradients.override(layer, backend, where, who, innermost=innermost)
+    return gradients.override(
+        layer, backend, where, who, innermost=innermost, wholes=wholes
+    )
 
 
 def set_gradients(

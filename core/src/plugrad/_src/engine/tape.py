@@ -182,12 +182,15 @@ class Tape:
             it is not set, so that making a tape costs less.
         counts: The number of runs by kernel, if an override depends on it; like
             ``read``, it is not set before.
+        made: Runs by their results, if an override claims several runs; like ``read``,
+            it is not set before.
 
     """
 
-    __slots__ = ("counts", "nodes", "read", "tracked", "variables")
+    __slots__ = ("counts", "made", "nodes", "read", "tracked", "variables")
 
     counts: dict[str, int]
+    made: dict[TapeId, Any]
     read: str
 
     def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
@@ -303,13 +306,31 @@ def record(
     input_ids = [None if x is None else x._tape_id for x in inputs]
     values = inputs + outputs
     for on, its_plan in plans:
-        saved = [save(TENSOR, i, values) for i in its_plan.tensors]
-        for kind, where in its_plan.others:
-            is_attribute = kind == ATTRIBUTE
-            saved.append(attrs[where] if is_attribute else save(kind, where, values))
+        saved = saved_values(its_plan, values, attrs)
         node = new(Node, (its_plan, backend, input_ids, tape_ids, saved, scope))
         for tape in on:
             tape.nodes.append(node)
+
+
+def saved_values(
+    plan: Plan, values: tuple[Any, ...], attrs: dict[str, Any]
+) -> list[Any]:
+    """Return the residuals of a run, given its inputs and outputs."""
+    saved = [save(TENSOR, i, values) for i in plan.tensors]
+    for kind, where in plan.others:
+        is_attribute = kind == ATTRIBUTE
+        saved.append(attrs[where] if is_attribute else save(kind, where, values))
+    return saved
+
+
+def replace_node(tape: Tape, node: Node) -> None:
+    """Put a node in the place of the node that has the same outputs."""
+    with state_lock:  # other threads may record on the same tape
+        nodes = tape.nodes
+        for index in range(len(nodes) - 1, -1, -1):
+            if nodes[index][3][0] is node.outputs[0]:
+                nodes[index] = node
+                return
 
 
 @accelerated

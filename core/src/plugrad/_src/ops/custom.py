@@ -13,6 +13,8 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from plugrad._src.engine import dispatch
 from plugrad._src.engine.context import call, current
+from plugrad._src.engine.forms import Made
+from plugrad._src.engine.gradients import note_run
 from plugrad._src.engine.tape import (
     ATTRIBUTE,
     Guard,
@@ -113,6 +115,7 @@ def recorded_call(
     flat = _LEAF_CLASSES.issuperset(map(type, args))
     leaves, build = (args, tuple) if flat else flatten(args, as_leaf)
     inputs = tuple([x for x in leaves if type(x) is Tensor])
+    written = f
     if context.level is not None:
         f = context.level.custom(f, name, guarded and not context.tapes)
     if context.tapes and guarded:
@@ -137,7 +140,35 @@ def recorded_call(
         plan = plans(len(inputs))
         backend = dispatch.active()
         record(recording, plan, backend, inputs, attrs, outputs, context.scope)
+        if context.overrides is not None and plain:
+            again = lambda *xs: recorded_call(written, name, plans, xs)
+            _note(written, name, again, recording, inputs, outputs)
     return build_value(outputs)
+
+
+def _note(
+    f: Callable[..., Any],
+    name: str,
+    again: Callable[..., Tensor],
+    recording: tuple[Tape, ...],
+    inputs: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
+) -> None:
+    """Let overrides of patterns know of a call, which they may contain."""
+    context = current()
+    overrides = context.overrides
+    if overrides is not None and overrides.wholes:
+        kernel = _kernel_of(getattr(f, "__module__", None) or "", name, len(inputs))
+        run = Made(kernel, inputs, {}, outputs, context.scope, again)
+        note_run(overrides, recording, dispatch.active(), run)
+
+
+@functools.cache
+def _kernel_of(module: str, name: str, count: int) -> Kernel:
+    """Return a kernel that stands for a function in patterns; it is never run."""
+    inputs = ", ".join([f"x{number}" for number in range(count)])
+    readable = name.replace("<", "").replace(">", "")
+    return Kernel(f"custom_grad.{module}.{readable}({inputs})")
 
 
 def plans_for(name: str) -> Callable[[int], Plan]:

@@ -171,14 +171,13 @@ class GradientRegistry:
     def checked(
         self,
         who: str,
-        name: str,
+        kernel: Kernel,
         functions: Functions,
         linear: bool,
         *,
         in_block: bool = False,
     ) -> VJPs:
         """Check the user's gradient functions, and return them as rules."""
-        kernel = self._contract(name, who)
         if not functions:
             inputs = ", ".join(kernel.inputs)
             raise ValueError(

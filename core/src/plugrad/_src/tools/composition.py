@@ -5,6 +5,7 @@ Map: ``kernel_name``; ``kernels_of``, which tries an op; the arguments it tries.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -14,6 +15,7 @@ import numpy as np
 
 import plugrad
 from plugrad._src.autodiff import reverse
+from plugrad._src.engine.patterns import Pattern
 from plugrad._src.ops.basis import _convert
 from plugrad._src.ops.custom import CUSTOM
 from plugrad._src.registry.registry import registry
@@ -51,6 +53,38 @@ def kernel_name(given: Any, who: str) -> str:
     raise explained(error, "unknown-kernel")
 
 
+def target(given: Any, who: str) -> str | Pattern:
+    """Return the only kernel that an op runs, or the pattern of several.
+
+    Raises:
+        ValueError: As ``kernel_name``, and if the op has several kernels of its own.
+
+    """
+    name = op_name(given) if callable(given) else ""
+    is_composed = bool(name) and not any(
+        kernel.op == name for kernel in registry.contracts.values()
+    )
+    found = _pattern_of(name, given) if is_composed else None
+    return kernel_name(given, who) if found is None else found
+
+
+@functools.lru_cache
+def _pattern_of(name: str, op: Callable[..., Any]) -> Pattern | None:
+    """Return the pattern of an op; None if no example fits it."""
+    parameters = inspect.signature(op).parameters.values()
+    inputs = [p.name for p in parameters if _is_operand(p)]
+    try:
+        return Pattern._of_op(name, op, inputs, _examples(op))
+    except (ValueError, TypeError, IndexError, NotImplementedError):
+        return None
+
+
+def _is_operand(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter of an op is a tensor that it needs."""
+    required = parameter.default is parameter.empty
+    return required and parameter.kind is parameter.POSITIONAL_ONLY
+
+
 def override_advice(name: str, op: Callable[..., Any]) -> str:
     """Return advice on the kernels to override in place of an op."""
     own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
@@ -67,7 +101,10 @@ def override_advice(name: str, op: Callable[..., Any]) -> str:
     kernels = [part for part in parts if part != CUSTOM.name]
     if not kernels:
         return written_by_hand(name)
-    return f"the op {name} runs {', '.join(kernels)}; name one of these kernels"
+    return (
+        f"the op {name} runs {', '.join(kernels)}; name one of these kernels, or pass "
+        f"the op itself, pg.{name}, to override_gradient"
+    )
 
 
 def written_by_hand(name: str) -> str:
@@ -140,7 +177,7 @@ def _examples(op: Callable[..., Any]) -> Iterator[tuple[list[Any], dict[str, Any
     tensors, options = [], {}
     for parameter in inspect.signature(op).parameters.values():
         required = parameter.default is parameter.empty
-        if parameter.kind is parameter.POSITIONAL_ONLY and required:
+        if _is_operand(parameter):
             tensors.append(parameter.name)
         elif parameter.name in OPTIONS and (required or parameter.name == "seed"):
             options[parameter.name] = OPTIONS[parameter.name]

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from plugrad._src.engine import context, dispatch
+from plugrad._src.engine.patterns import PREFIX
 from plugrad._src.engine.tape import Node, Tape, VJPStep
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Kernel
@@ -195,6 +196,8 @@ def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     """
     if kernel.name == _CUSTOM:
         return "custom_grad", "user", ""
+    if kernel.name.startswith(PREFIX) and kernel.name not in registry.contracts:
+        return "pattern", "", ""  # a name for several runs
     key = kernel.name, backend.name
     layers = registry.kernels.get(key)
     fallback_counts = sorted(

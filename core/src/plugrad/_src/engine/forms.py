@@ -1,0 +1,104 @@
+"""Patterns as data: several runs that together make one op, such as ``silu``.
+
+A form is one way to compose an op of kernels. While an override of a pattern is in
+force, tapes keep the runs that may be parts of it. If the last part runs and the others
+are found, its node becomes a node of the whole (see ``gradients``).
+
+Map: ``Form`` and its parts; ``Whole``, what an override is for; ``Made``, a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from plugrad._src.registry.contract import Kernel
+from plugrad._src.tensor.tensor import TapeId, Tensor
+
+from .tape import Tape, state_lock
+
+OPERAND, PART, CONSTANT, ABSENT = range(4)  # the kinds of inputs of a part
+PARTS = "parts"  # an attribute of the kernel of a whole: how to run its parts
+
+
+class Source(NamedTuple):
+    """Where an input of a part comes from.
+
+    ``number`` is that of an operand, a part or a constant; ``output`` that of the
+    output of a part.
+    """
+
+    kind: int
+    number: int = 0
+    output: int = 0
+
+
+class Part(NamedTuple):
+    """One run of a form."""
+
+    kernel: str
+    inputs: tuple[Source, ...]
+
+
+class Form(NamedTuple):
+    """One way to compose an op of kernels; the last part computes the result.
+
+    A constant is None if its value depends on shapes.
+    """
+
+    parts: tuple[Part, ...]
+    constants: tuple[float | None, ...]
+
+
+class Whole(NamedTuple):
+    """Runs that an override takes for one run.
+
+    Attributes:
+        kernel: A kernel for the whole, which no registry contains. Its inputs are the
+            operands; its attributes are ``parts``, and those of the parts whose name
+            occurs once.
+        forms: The ways in which it may be composed, the longest first.
+        fits: Whether operands that were found are accepted; None accepts all.
+
+    """
+
+    kernel: Kernel
+    forms: tuple[Form, ...]
+    fits: Callable[..., object] | None
+
+
+class Made(NamedTuple):
+    """A recorded run, as patterns need it.
+
+    ``again`` is the function that runs if it is a call of ``custom_grad``, which runs
+    no kernel.
+    """
+
+    kernel: Kernel
+    inputs: tuple[Tensor | None, ...]
+    attrs: dict[str, Any]
+    outputs: tuple[Tensor, ...]
+    scope: str
+    again: Callable[..., Tensor] | None = None
+
+
+def note(tape: Tape, run: Made) -> None:
+    """Let a tape keep a run, because later runs may complete a pattern."""
+    with state_lock:  # other threads may record on the same tape
+        made = getattr(tape, "made", None)
+        if made is None:
+            tape.made = made = {}
+        made |= {y._tape_id: run for y in run.outputs if y._tape_id is not None}
+
+
+def made_on_all(tapes: tuple[Tape, ...]) -> dict[TapeId, Made]:
+    """Return the runs that all of these tapes keep, by their results."""
+    with state_lock:
+        first, *others = [getattr(tape, "made", {}) for tape in tapes]
+        if not others:
+            return first
+        return {
+            tape_id: run
+            for tape_id, run in first.items()
+            if all(tape_id in made for made in others)
+        }
