@@ -55,6 +55,12 @@ for _ in range(3):
     params, state = optimizer.update(pg.grad(loss)(params), state, params)
 assert loss(params).item() < 4.0
 """,
+    "plugrad-attribution": """
+import plugrad as pg, plugrad_attribution as attr
+model = lambda x: pg.relu(x @ pg.asarray([[1.0], [2.0]]))
+found = attr.attribute(model, [[3.0, 1.0]], attr.EpsilonPlus(), target=0)
+assert abs(found.input.numpy() - [[3.0, 2.0]]).max() < 1e-5
+""",
     "plugrad-onnx": """
 import numpy as np, onnx, plugrad as pg, plugrad_onnx
 from onnx import helper

@@ -85,6 +85,7 @@ PAGES = [
     Page("docs/coming-from.md", 4, shows="zeros variable_grads vmap"),
     Page("docs/security.md", 1, shows="load"),
     Page("docs/troubleshooting.md", 1, shows="asarray"),
+    Page("docs/attribution.md", 4, shows="jit grad name_scope"),
     Page("docs/errors.md", elsewhere="docs/test_errors.py"),
     Page("docs/consumers.md", 5, shows="use_backend asarray grad", backend="wasm"),
     Page("docs/from-scratch.md", elsewhere="docs/test_from_scratch.py"),
@@ -114,6 +115,7 @@ PAGES = [
     Page("docs/tfjs.md", 1, shows="grad override_gradient sum", backend="wasm"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
+    Page("plugins/attribution/README.md", 1),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/llvm/README.md", 1, shows="set_backend jit tanh"),
     Page("plugins/mpi/README.md", 1, shows="value_and_grad mean"),
@@ -138,6 +140,7 @@ PROGRAMS = {
 }
 NEEDS = {
     "mpi4py": "needs mpi4py, and an MPI",
+    "plugrad_attribution": "plugins/attribution is not installed",
     "plugrad_mpi": "plugins/mpi is not installed",
     "plugrad_onnx": "plugrad-onnx is not installed",
     "plugrad_tfjs": "plugrad-tfjs is not installed",

@@ -370,6 +370,7 @@ def test_the_version(capsys):
 
 DISTRIBUTIONS = {  # package: distribution
     "plugrad": "plugrad",
+    "plugrad_attribution": "plugrad-attribution",
     "plugrad_conformance": "plugrad-conformance",
     "plugrad_cpu": "plugrad-cpu",
     "plugrad_gradient_packs": "plugrad-gradient-packs",

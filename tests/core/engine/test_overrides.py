@@ -70,6 +70,13 @@ def test_an_op_stands_for_its_one_kernel(backend):
     pg.unregister_gradient(pg.image.resize_bilinear)
 
 
+def test_a_kernel_may_be_given_itself(odd):
+    with pg.override_gradient(ODD, {"kernel": lambda dy: dy * 7.0}):
+        assert pg.grad(odd)(1.0, 2.0, 3.0).item() == 7.0
+    with pg.use_gradients({ODD: {"kernel": lambda dy: dy * 8.0}}):
+        assert pg.grad(odd)(1.0, 2.0, 3.0).item() == 8.0
+
+
 # --- inputs of any name ----------------------------------------------------------
 
 ODD = Kernel("test.Odd(kernel, backend, linear)", out=same)

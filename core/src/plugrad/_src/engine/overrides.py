@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from plugrad._src.registry.contract import Functions, VJPs, collected
+from plugrad._src.registry.contract import Functions, Kernel, VJPs, collected
 from plugrad._src.registry.gradients import PackInfo
 from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import Site
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 KernelName = str | Callable[..., Any]  # a name, or the op that runs the kernel
-Target = KernelName | Pattern  # an op may run several kernels
+Target = KernelName | Kernel | Pattern  # an op may run several kernels
 # Where an override applies: patterns for scopes, the number of a run, or a function.
 Place = str | Sequence[str] | int | Callable[[Site], bool]
 
@@ -206,9 +206,9 @@ def override_gradient(
     even if the backward pass comes after the block.
 
     Args:
-        kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``. An
-            op that composes others, such as ``pg.silu``, and a ``plugin.Pattern`` stand
-            for all runs together that compute it.
+        kernel: A kernel, its name, or an op that runs only this kernel, such as
+            ``pg.relu``. An op that composes others, such as ``pg.silu``, and a
+            ``plugin.Pattern`` stand for all runs together that compute it.
         named: A dict of functions by input, for inputs whose name is that of an option.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to runs in a ``name_scope`` that matches a
@@ -278,34 +278,35 @@ def _rules_of_block(
             wholes.append(found._whole)
             kernel = found._whole.kernel
         else:
-            kernel = registry.contracts[found]
+            kernel = found
         check = registry.gradients.checked
         rules[kernel.name] = check(who, kernel, functions, linear, in_block=True)
     return rules, tuple(wholes)
 
 
-def _target(target: Target, who: str) -> str | Pattern:
-    """Return the name of a kernel, or the pattern of several; raise if it is neither.
+def _target(target: Target, who: str) -> Kernel | Pattern:
+    """Return a kernel, or the pattern of several; raise if it is neither.
 
     An op that composes other ops stands for its pattern.
     """
-    if isinstance(target, Pattern):
+    if isinstance(target, Kernel | Pattern):
         return target
     if isinstance(target, str) and target in registry.contracts:
-        return target
+        return registry.contracts[target]
     ops = import_module("plugrad._src.tools.composition")  # only where it is needed
     found: str | Pattern = ops.target(target, who)
-    return found
+    return registry.contracts[found] if isinstance(found, str) else found
 
 
 def _decomposed(who: str, target: Target, functions: Functions, innermost: bool) -> str:
     """Return the name of a kernel that is to be decomposed; raise if it cannot be."""
-    if isinstance(target, Pattern):
+    kernel = _target(target, who)
+    if not isinstance(kernel, Kernel):
         raise ValueError(
-            f"{who}: decompose=True is for a kernel, got {target}; without an override "
+            f"{who}: decompose=True is for a kernel, got {kernel}; without an override "
             "the tapes record the parts of a pattern"
         )
-    name = _kernel_name(target, who)
+    name = kernel.name
     if innermost:
         raise ValueError(
             f"{who}: decompose=True cannot be combined with innermost=True: all tapes "
@@ -316,7 +317,7 @@ def _decomposed(who: str, target: Target, functions: Functions, innermost: bool)
             f"{who}: decompose=True takes no functions, got one for "
             f"{', '.join(functions)}: the parts of {name} have gradients of their own"
         )
-    if registry.contracts[name].decomposition is None:
+    if kernel.decomposition is None:
         raise ValueError(
             f"{who}: decompose=True, but {name} has no decomposition; pass gradient "
             "functions for its inputs"

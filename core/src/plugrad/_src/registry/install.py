@@ -15,6 +15,7 @@ RELEASED = False  # whether plugrad's distributions are on package indexes
 # The folder of each distribution in a checkout.
 FOLDERS = {
     "plugrad": "core",
+    "plugrad-attribution": "plugins/attribution",
     "plugrad-cpu": "plugins/cpu",
     "plugrad-llvm": "plugins/llvm",
     "plugrad-mpi": "plugins/mpi",

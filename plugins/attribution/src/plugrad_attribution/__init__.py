@@ -1,0 +1,57 @@
+"""Attribution with plugrad: ``import plugrad_attribution as attr``.
+
+The relevance of an input is computed by a backward pass with other gradients. This
+package has the gradients, as overrides of plugrad, and functions that apply them.
+
+Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
+``kernels``, everything that is not a layer; ``composites``, which rule applies where;
+``attribution``, the function that users call.
+"""
+
+from __future__ import annotations
+
+from .attribution import Attribution, attribute
+from .composites import (
+    AttnLRP,
+    Composite,
+    EpsilonAlpha2Beta1,
+    EpsilonAlpha2Beta1Flat,
+    EpsilonGammaBox,
+    EpsilonPlus,
+    EpsilonPlusFlat,
+    ExcitationBackprop,
+)
+from .kernels import MissingRule
+from .layers import Layer
+from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, WSquare, ZPlus
+
+__all__ = [
+    "AlphaBeta",
+    "AttnLRP",
+    "Attribution",
+    "Box",
+    "Composite",
+    "Epsilon",
+    "EpsilonAlpha2Beta1",
+    "EpsilonAlpha2Beta1Flat",
+    "EpsilonGammaBox",
+    "EpsilonPlus",
+    "EpsilonPlusFlat",
+    "ExcitationBackprop",
+    "Flat",
+    "Gamma",
+    "Layer",
+    "MissingRule",
+    "WSquare",
+    "ZPlus",
+    "attribute",
+]
+
+
+def __getattr__(name: str) -> str:
+    """Read the version from the metadata on demand: it is too slow for every import."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("plugrad-attribution")

@@ -1,0 +1,262 @@
+"""Composites: which rule applies to which part of a model.
+
+A composite is a table of gradients that is made once. It has no state, so it may be
+used by several threads, for any model, and under ``jit``.
+
+Map: ``Composite``; composites of zennit by name; AttnLRP and its relatives.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import plugrad as pg
+from plugrad.plugin import Tensor
+
+from . import kernels, layers
+from .layers import Functions, Rule, Table, Target
+from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, ZPlus
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MISSING = ("error", "gradient")
+
+
+class Composite:
+    """Rules for all parts of a model.
+
+    Args:
+        conv: The rule of convolutions.
+        dense: The rule of products with weights.
+        first: The rule of layers that read the input; None for the rule of their kind.
+        where: Rules for layers in some scopes: a dict by pattern, as ``where=`` of
+            ``override_gradient`` takes it, such as ``{"head.*": Epsilon(0.25)}``. The
+            last one that matches wins.
+        more: Gradients of other kernels, ops and patterns, as ``use_gradients`` takes
+            them. They override those below.
+        stabilizer: The stabilizer of sums of branches and of average pooling.
+        missing: What happens at a kernel that is not linear and has no rule:
+            ``"error"``, or ``"gradient"``, so that its relevance is its gradient times
+            input, and the ledger shows the difference.
+
+    Raises:
+        ValueError: ``missing`` is something else.
+
+    Example:
+        >>> import plugrad_attribution as attr
+        >>> rules = attr.Composite(conv=attr.Gamma(0.25), first=attr.Flat())
+        >>> rules.dense
+        Epsilon(epsilon=1e-06)
+
+    """
+
+    def __init__(
+        self,
+        conv: Rule | None = None,
+        dense: Rule | None = None,
+        first: Rule | None = None,
+        *,
+        where: Mapping[str, Rule] | None = None,
+        more: Mapping[Target, Functions] | None = None,
+        stabilizer: float = 1e-6,
+        missing: str = "error",
+    ) -> None:
+        if missing not in MISSING:
+            raise ValueError(
+                f"Composite: missing must be one of {', '.join(MISSING)}, got "
+                f"{missing!r}"
+            )
+        self.conv: Rule = Epsilon() if conv is None else conv
+        self.dense: Rule = Epsilon() if dense is None else dense
+        self.first = first
+        self.where = dict(where or {})
+        self.more: Table = dict(more or {})
+        self.stabilizer = stabilizer
+        self.missing = missing
+
+    def __repr__(self) -> str:
+        given = {"conv": self.conv, "dense": self.dense, "first": self.first}
+        shown = [f"{name}={rule}" for name, rule in given.items() if rule is not None]
+        shown += [f"where={self.where}"] if self.where else []
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    @functools.cached_property
+    def table(self) -> Table:
+        """The gradients of all kernels, without those of ``where``."""
+        table = self._others()
+        table |= _layers(self.conv, self.dense, self._product())
+        table |= self.more
+        table |= layers.of_input()
+        if self.first is not None:
+            table |= layers.first_layers(self.first)
+        if self.missing == "error":
+            table = kernels.refusals(table) | table
+        return table
+
+    def _others(self) -> Table:
+        """Return the gradients of the kernels that are not layers."""
+        return {
+            **kernels.gates(),
+            **kernels.products(),
+            **kernels.powers(),
+            **kernels.sums(self.stabilizer),
+            **kernels.pools(self.stabilizer),
+            **kernels.normalizations(0.0),
+        }
+
+    def _product(self) -> Callable[..., Tensor]:
+        """Return the rule of products of two tensors that depend on the input."""
+        return kernels.half_of_two(0.0)
+
+    @functools.cached_property
+    def _blocks(self) -> list[Any]:
+        """The overrides, outermost first; each is entered anew for each call."""
+        blocks = [pg.use_gradients(self.table, linear=False)]
+        for pattern, rule in self.where.items():
+            table = _layers(rule, rule, self._product())
+            if layers.gives_relevance(rule):
+                table |= layers.first_layers(rule)
+            blocks.append(pg.use_gradients(table, where=pattern, linear=False))
+        return blocks
+
+    def bind(self, f: Callable[P, R]) -> Callable[P, R]:
+        """Return ``f``, run under the rules of this composite."""
+        for block in reversed(self._blocks):
+            f = block(f)
+        return f
+
+
+def _layers(conv: Rule, dense: Rule, of_two: Callable[..., Tensor]) -> Table:
+    """Return the gradients of all layers."""
+    conv, dense = layers.over_value(conv), layers.over_value(dense)
+    return {**layers.convolutions(conv), **layers.products(dense, of_two)}
+
+
+# --- composites of zennit --------------------------------------------------------
+
+
+class EpsilonGammaBox(Composite):
+    """Gamma for convolutions, epsilon for products, and the box rule at the input.
+
+    Args:
+        low: The smallest value of an input.
+        high: The largest one.
+        epsilon: The stabilizer of products.
+        gamma: The parameter of the gamma rule.
+        options: Those of ``Composite``.
+
+    Example:
+        >>> import plugrad_attribution as attr
+        >>> rules = attr.EpsilonGammaBox(low=-2.1, high=2.6)
+        >>> rules.first
+        Box(low=-2.1, high=2.6, stabilizer=1e-06)
+
+    """
+
+    def __init__(
+        self,
+        low: float | Tensor,
+        high: float | Tensor,
+        epsilon: float = 1e-6,
+        gamma: float = 0.25,
+        **options: Any,
+    ) -> None:
+        super().__init__(Gamma(gamma), Epsilon(epsilon), Box(low, high), **options)
+
+
+class EpsilonPlus(Composite):
+    """Z-plus for convolutions, and epsilon for products."""
+
+    def __init__(self, epsilon: float = 1e-6, **options: Any) -> None:
+        super().__init__(ZPlus(), Epsilon(epsilon), **options)
+
+
+class EpsilonPlusFlat(Composite):
+    """Z-plus for convolutions, epsilon for products, and flat at the input."""
+
+    def __init__(self, epsilon: float = 1e-6, **options: Any) -> None:
+        super().__init__(ZPlus(), Epsilon(epsilon), Flat(), **options)
+
+
+class EpsilonAlpha2Beta1(Composite):
+    """Alpha-beta (2, 1) for convolutions, and epsilon for products."""
+
+    def __init__(self, epsilon: float = 1e-6, **options: Any) -> None:
+        super().__init__(AlphaBeta(2.0, 1.0), Epsilon(epsilon), **options)
+
+
+class EpsilonAlpha2Beta1Flat(Composite):
+    """Alpha-beta (2, 1) for convolutions, epsilon for products, flat at the input."""
+
+    def __init__(self, epsilon: float = 1e-6, **options: Any) -> None:
+        super().__init__(AlphaBeta(2.0, 1.0), Epsilon(epsilon), Flat(), **options)
+
+
+class ExcitationBackprop(Composite):
+    """Z-plus for convolutions and products.
+
+    Args:
+        zero_bias: Whether biases take no share, as in the paper. In zennit, they do.
+        options: Those of ``Composite``.
+
+    Source:
+        J. Zhang et al., "Top-Down Neural Attention by Excitation Backprop", 2018.
+
+    """
+
+    def __init__(self, zero_bias: bool = False, **options: Any) -> None:
+        rule = ZPlus(zero_bias=zero_bias)
+        super().__init__(rule, rule, **options)
+
+
+# --- transformers ----------------------------------------------------------------
+
+
+class AttnLRP(Composite):
+    """The rules of AttnLRP, for transformers.
+
+    Softmax has its gradient, of two factors each gets half, normalizations divide by a
+    constant, and activations pass their relevance on.
+
+    Args:
+        conv: The rule of convolutions, such as ``Gamma(0.25)`` for the patches of a
+            vision transformer.
+        dense: The rule of products with weights.
+        epsilon: The stabilizer of products of two tensors.
+        options: Those of ``Composite``.
+
+    Source:
+        R. Achtibat et al., "AttnLRP: Attention-Aware Layer-Wise Relevance Propagation
+        for Transformers", 2024; stabilizers as in lxt.
+
+    """
+
+    def __init__(
+        self,
+        conv: Rule | None = None,
+        dense: Rule | None = None,
+        epsilon: float = 5e-9,
+        **options: Any,
+    ) -> None:
+        self.epsilon = epsilon
+        super().__init__(conv, dense, **{"stabilizer": 1e-8, **options})
+
+    def _others(self) -> Table:
+        return super()._others() | kernels.normalizations(1e-6)
+
+    def _product(self) -> Callable[..., Tensor]:
+        return kernels.half_of_two(self.epsilon)
+
+
+__all__ = [
+    "AttnLRP",
+    "Composite",
+    "EpsilonAlpha2Beta1",
+    "EpsilonAlpha2Beta1Flat",
+    "EpsilonGammaBox",
+    "EpsilonPlus",
+    "EpsilonPlusFlat",
+    "ExcitationBackprop",
+]

@@ -1,0 +1,336 @@
+"""Kernels that are not affine layers: linear ones, gates, normalizations, softmax.
+
+The gradient of a linear kernel passes relevance over value on, so it needs no rule. An
+element-wise function ``y = g(x)`` gets ``dy · y / x``: all of its relevance goes to its
+input (the identity rule). Of two factors that both depend on the input each gets half.
+
+Map: the linear kernels; gates; products; sums; normalizations; softmax; the kernels for
+which there is no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import plugrad as pg
+from plugrad import plugin
+from plugrad.plugin import Tensor
+
+from .layers import INPUT, Table, named
+from .rules import stabilized
+
+# Kernels whose result scales with their inputs, so that the gradient keeps relevance.
+LINEAR = {
+    INPUT.name,
+    "Abs",
+    "Add",
+    "AddN",
+    "AvgPool",
+    "AvgPool3D",
+    "BatchToSpaceND",
+    "BroadcastTo",
+    "Cast",
+    "Concat",
+    "CropAndResize",
+    "Cumsum",
+    "DepthToSpace",
+    "Diag",
+    "Einsum",
+    "ExpandDims",
+    "FFT",
+    "FlipLeftRight",
+    "GatherNd",
+    "GatherV2",
+    "IFFT",
+    "Identity",
+    "Imag",
+    "LeakyRelu",
+    "MatrixBandPart",
+    "Max",
+    "MaxPool",
+    "MaxPool3D",
+    "MaxPoolWithArgmax",
+    "Maximum",
+    "Mean",
+    "Min",
+    "Minimum",
+    "MirrorPad",
+    "Neg",
+    "Pack",
+    "PadV2",
+    "Prelu",
+    "Real",
+    "Relu",
+    "Reshape",
+    "ResizeBilinear",
+    "ResizeNearestNeighbor",
+    "Reverse",
+    "RotateWithOffset",
+    "ScatterNd",
+    "Select",
+    "Slice",
+    "Sort",
+    "SpaceToBatchND",
+    "SparseSegmentMean",
+    "SparseSegmentSum",
+    "SparseToDense",
+    "SplitV",
+    "StridedSlice",
+    "Sub",
+    "Sum",
+    "Take",
+    "TensorScatterUpdate",
+    "Tile",
+    "TopK",
+    "Transform",
+    "Transpose",
+    "Unpack",
+    "UnsortedSegmentSum",
+    "plugrad.Alias",
+    "plugrad.To",
+}
+
+GATES = (
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "ClipByValue",
+    "Cos",
+    "Cosh",
+    "Elu",
+    "Erf",
+    "Erfc",
+    "Exp",
+    "Exp2",
+    "Expm1",
+    "Gelu",
+    "GeluTanh",
+    "Log",
+    "Log1p",
+    "Mish",
+    "Reciprocal",
+    "Relu6",
+    "Rsqrt",
+    "Selu",
+    "Sigmoid",
+    "Sin",
+    "Sinh",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Tan",
+    "Tanh",
+)
+# Ops of several kernels that are element-wise functions.
+GATE_OPS = (pg.silu, pg.hard_swish, pg.hard_sigmoid, pg.log_sigmoid)
+TINY = 1e-9  # below this, a gate has its plain gradient
+
+
+def gate(
+    dy: Tensor, x: Tensor, y: Tensor, original: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Return ``dy · y / x``; the derivative where ``x`` is close to zero."""
+    is_small = pg.abs(x) < TINY
+    return pg.where(is_small, original(dy), dy * y / pg.where(is_small, 1.0, x))
+
+
+def gates() -> Table:
+    """Return the identity rule for all element-wise functions."""
+    found: Table = {}
+    contracts = plugin.contracts()
+    for name in GATES:
+        found[name] = {contracts[name].inputs[0]: _gate_of(contracts[name])}
+    for op in GATE_OPS:
+        found[op] = {"x": gate}
+    return found
+
+
+def _gate_of(kernel: plugin.Kernel) -> Callable[..., Tensor]:
+    """Return the identity rule with the names of a kernel."""
+    x, y = kernel.inputs[0], kernel.outputs[0]
+    if (x, y) == ("x", "y"):
+        return gate
+    call = lambda dy, **given: gate(dy, given[x], given[y], given["original"])
+    return named(call, ["dy", x, y, "original"])
+
+
+# --- products and sums -----------------------------------------------------------
+
+
+def half_of_two(amount: float) -> Callable[..., Tensor]:
+    """Return the rule of a matrix product of two tensors that depend on the input.
+
+    Each gets half of the relevance. ``amount`` stabilizes the denominator.
+    """
+
+    def rule(dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor]) -> Tensor:
+        return 0.5 * original(dy * y / stabilized(y, amount) if amount else dy)
+
+    return rule
+
+
+def products() -> Table:
+    """Return the rules of element-wise products and quotients.
+
+    Of two factors that depend on the input, each gets half; a divisor gets nothing.
+    """
+    square = lambda dy, original: 0.5 * original(dy)
+    return {
+        "Multiply": {"a": _left_factor, "b": _right_factor},
+        "RealDiv": {"b": _divisor},
+        "Square": {"x": square},
+    }
+
+
+def _left_factor(
+    dy: Tensor, original: Callable[[Tensor], Tensor], b_tracked: bool
+) -> Tensor:
+    return 0.5 * original(dy) if b_tracked else original(dy)
+
+
+def _right_factor(
+    dy: Tensor, original: Callable[[Tensor], Tensor], a_tracked: bool
+) -> Tensor:
+    return 0.5 * original(dy) if a_tracked else original(dy)
+
+
+def _divisor(
+    dy: Tensor,
+    b: Tensor,
+    y: Tensor,
+    original: Callable[[Tensor], Tensor],
+    a_tracked: bool,
+) -> Tensor:
+    return 0.0 * original(dy) if a_tracked else gate(dy, b, y, original)
+
+
+def powers() -> Table:
+    """Return the rules of powers: the identity rule, halved for two operands."""
+
+    def base(
+        dy: Tensor,
+        a: Tensor,
+        y: Tensor,
+        original: Callable[[Tensor], Tensor],
+        b_tracked: bool,
+    ) -> Tensor:
+        return gate(dy, a, y, original) * (0.5 if b_tracked else 1.0)
+
+    def exponent(
+        dy: Tensor,
+        b: Tensor,
+        y: Tensor,
+        original: Callable[[Tensor], Tensor],
+        a_tracked: bool,
+    ) -> Tensor:
+        return gate(dy, b, y, original) * (0.5 if a_tracked else 1.0)
+
+    return {"Pow": {"a": base, "b": exponent}}
+
+
+def sums(amount: float) -> Table:
+    """Return the rule of sums of two branches, with a stabilized denominator."""
+
+    def left(
+        dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor], b_tracked: bool
+    ) -> Tensor:
+        return original(dy * y / stabilized(y, amount) if b_tracked else dy)
+
+    def right(
+        dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor], a_tracked: bool
+    ) -> Tensor:
+        return original(dy * y / stabilized(y, amount) if a_tracked else dy)
+
+    return {"Add": {"a": left, "b": right}}
+
+
+def pools(amount: float) -> Table:
+    """Return the rule of average pooling, with a stabilized denominator."""
+
+    def rule(dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor]) -> Tensor:
+        return original(dy * y / stabilized(y, amount))
+
+    return {"AvgPool": {"x": rule}, "AvgPool3D": {"x": rule}}
+
+
+# --- normalizations and softmax --------------------------------------------------
+
+
+def normalizations(amount: float) -> Table:
+    """Return the rules of layer and RMS norms: their denominator is a constant."""
+
+    def layer_norm(
+        dy: Tensor,
+        x: Tensor,
+        scale: Tensor | None,
+        y: Tensor,
+        axis: Any,
+        epsilon: float,
+    ) -> Tensor:
+        q = dy * y / stabilized(y, amount) if amount else dy
+        if scale is not None:
+            q = q * scale
+        centered = x - pg.mean(x, axis=axis, keepdims=True)
+        variance = pg.mean(centered * centered, axis=axis, keepdims=True)
+        q = q / pg.sqrt(variance + epsilon)
+        return q - pg.mean(q, axis=axis, keepdims=True)
+
+    rms_norm = lambda dy, x, y: gate_of_scale(dy, x, y)
+    return {"LayerNorm": {"x": layer_norm}, pg.rms_norm: {"x": rms_norm}}
+
+
+def gate_of_scale(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return ``dy · y / x``, and zero where ``x`` is zero, as then ``y`` is, too."""
+    is_zero = x == 0
+    return pg.where(is_zero, 0.0, dy * y / pg.where(is_zero, 1.0, x))
+
+
+# The gradient of softmax is its rule in AttnLRP: a Taylor expansion around the logits,
+# whose constant term takes a share of the relevance.
+WITH_CONSTANT = {"Softmax", "LogSoftmax"}
+
+
+# --- no rule ---------------------------------------------------------------------
+
+
+class MissingRule(NotImplementedError):
+    """Relevance reached a kernel for which the rules have nothing."""
+
+
+def refusals(known: Iterable[Any]) -> Table:
+    """Return gradients that raise, for all kernels that are neither known nor linear.
+
+    Args:
+        known: The kernels, ops and patterns that have rules.
+
+    """
+    has_rule = {*LINEAR, *WITH_CONSTANT, *(k for k in known if isinstance(k, str))}
+    found: Table = {}
+    for name, kernel in plugin.contracts().items():
+        if name not in has_rule and not kernel.fused and _is_differentiable(kernel):
+            found[name] = {x: _refusal(name, kernel) for x in kernel.inputs}
+    return found
+
+
+def _is_differentiable(kernel: plugin.Kernel) -> Collection[str] | bool:
+    gradients = kernel.gradient
+    return bool(gradients) and any(rule is not None for rule in gradients.values())
+
+
+def _refusal(name: str, kernel: plugin.Kernel) -> Callable[..., Tensor]:
+    """Return a gradient that raises."""
+
+    def refuse(*dys: Tensor, site: plugin.Site) -> Tensor:
+        where = f" in scope {site.scope!r}" if site.scope else ""
+        raise MissingRule(
+            f"attribute: there is no rule for the kernel {name}{where}; add one with "
+            f"more={{{name!r}: ...}}, or pass missing='gradient' to use its gradient "
+            "and to see in the ledger what that loses"
+        )
+
+    parameters = [*(f"dy{n}" for n in range(len(kernel.outputs))), "site"]
+    return named(refuse, parameters)

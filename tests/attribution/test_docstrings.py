@@ -1,0 +1,48 @@
+"""The examples in docstrings give the output that they show, on every backend."""
+
+import doctest
+import inspect
+
+import numpy as np
+import plugrad as pg
+import plugrad_attribution as attr
+import pytest
+
+from tests.docs.test_docstrings import PARSER, run
+
+SHOWN_ELSEWHERE = {  # names without their own example: where one is
+    "AlphaBeta": "docs/attribution.md",
+    "AttnLRP": "docs/attribution.md",
+    "Attribution": "attribute",
+    "Box": "EpsilonGammaBox",
+    "EpsilonAlpha2Beta1": "docs/attribution.md",
+    "EpsilonAlpha2Beta1Flat": "docs/attribution.md",
+    "EpsilonPlus": "attribute",
+    "EpsilonPlusFlat": "docs/attribution.md",
+    "ExcitationBackprop": "docs/attribution.md",
+    "Flat": "Composite",
+    "Gamma": "Composite",
+    "Layer": "docs/attribution.md",
+    "MissingRule": "docs/attribution.md",
+    "WSquare": "docs/attribution.md",
+    "ZPlus": "docs/attribution.md",
+}
+
+
+def documented():
+    """Return the package's functions and classes by name."""
+    return {name: getattr(attr, name) for name in attr.__all__}
+
+
+def test_every_name_has_an_example():
+    without = [n for n, v in documented().items() if ">>>" not in (v.__doc__ or "")]
+    assert sorted(without) == sorted(SHOWN_ELSEWHERE)
+
+
+@pytest.mark.parametrize("name", sorted({*documented()} - {*SHOWN_ELSEWHERE}))
+def test_the_example_gives_the_output_that_it_shows(name, backend):
+    text = inspect.getdoc(documented()[name])
+    text = text.replace("backend='cpu'", f"backend={backend!r}")
+    names = {"pg": pg, "attr": attr, "np": np}
+    test: doctest.DocTest = PARSER.get_doctest(text, names, name, None, None)
+    assert not run(test)
