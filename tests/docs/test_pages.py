@@ -96,7 +96,7 @@ PAGES = [
     ),
     Page("docs/guide.md", elsewhere="examples/test_guide.py"),
     Page("docs/interchange.md", 6, shows="from_dlpack save load"),
-    Page("docs/override.md", 12, shows="override_gradient check_gradients name_scope"),
+    Page("docs/override.md", 13, shows="override_gradient check_gradients name_scope"),
     Page("docs/profile.md", elsewhere="examples/test_profile_step.py"),
     Page("docs/publish.md", elsewhere="plugins/test_generators.py"),
     Page(

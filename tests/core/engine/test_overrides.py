@@ -77,6 +77,71 @@ def test_a_kernel_may_be_given_itself(odd):
         assert pg.grad(odd)(1.0, 2.0, 3.0).item() == 8.0
 
 
+# --- functions of the tangent ----------------------------------------------------
+
+
+def forward(f, x, tangent=1.0):
+    """Return the directional derivative of ``f``."""
+    return pg.jvp(f, (pg.asarray(x),), (pg.asarray(tangent),))[1].tolist()
+
+
+def test_jvp_uses_a_function_of_the_tangent(backend):
+    positive = lambda dy: pg.maximum(dy, 0.0)
+    tenfold = lambda tangent, y: tangent * y * 10.0
+    with pg.override_gradient("Relu", x=positive, linear=False, jvp={"x": tenfold}):
+        assert forward(pg.relu, [2.0, -1.0], [1.0, 1.0]) == [20.0, 0.0]
+        assert forward(lambda x: pg.relu(pg.relu(x)), 3.0) == 900.0
+        assert slope() == 1.0
+        assert pg.jit(lambda x: forward(pg.relu, x))(2.0) == 20.0
+    assert forward(pg.relu, 2.0) == 1.0
+
+
+def test_the_gradient_may_stay_as_it_is(backend):
+    square = lambda x: x * x
+    with pg.override_gradient("Multiply", jvp={"a": lambda t, b: 10.0 * t * b}):
+        assert forward(square, 3.0) == 33.0
+        assert slope(square) == 6.0
+    jvp = {"x": lambda tangent, site, x_tracked: tangent * (site.nth + 2.0 * x_tracked)}
+    with pg.override_gradient("Relu", x=lambda dy, site: dy * site.nth, jvp=jvp):
+        assert forward(lambda x: pg.relu(pg.relu(x)), 1.0) == 6.0
+        assert slope(lambda x: pg.relu(pg.relu(x))) == 0.0
+    with pg.override_gradient(pg.silu, jvp={"x": lambda t: 4.0 * t}):
+        assert forward(pg.silu, 1.0) == 4.0
+
+
+def test_jit_replays_functions_of_the_tangent(backend):
+    doubled = lambda tangent: 2.0 * tangent
+
+    def f(x):
+        with pg.override_gradient("Relu", jvp={"x": doubled}):
+            return pg.jvp(pg.relu, (x,), (pg.ones_like(x),))[1]
+
+    jitted = pg.jit(f)
+    for _ in range(4):
+        assert jitted(pg.asarray([3.0])).tolist() == [2.0]
+    assert not jitted.explain(pg.asarray([3.0])).reason
+
+
+BAD_TANGENTS = {
+    "unknown input": ("Relu", {"z": lambda t: t}, "no input 'z'"),
+    "original": (
+        "Relu",
+        {"x": lambda t, original: t},
+        "without a parameter 'original'",
+    ),
+    "none": ("Relu", {"x": None}, "got None"),
+    "several outputs": ("TopK", {"x": lambda t: t}, "is for kernels with one output"),
+    "variadic": ("Concat", {"xs": lambda t: t}, "cannot take the variadic input 'xs'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TANGENTS)
+def test_bad_functions_of_the_tangent(case):
+    kernel, jvp, message = BAD_TANGENTS[case]
+    with pytest.raises(ValueError, match=message):
+        pg.override_gradient(kernel, jvp=jvp)
+
+
 # --- inputs of any name ----------------------------------------------------------
 
 ODD = Kernel("test.Odd(kernel, backend, linear)", out=same)

@@ -7,7 +7,7 @@ Map: ``backward``; one node; one input of it; the cotangent of a value.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import Any
 
@@ -118,14 +118,14 @@ def _apply_vjp(
         if tape_id is None or tape_id not in tracked:
             return
         if linear_only:
-            _check_linear(step)
+            function = _linear_function(step)
         dx = function(*dys, *[values[i] for i in residuals])
         dx = _unbroadcast(dx, tape_id, kernel, step)
         have = cotangents.get(tape_id)
         cotangents[tape_id] = dx if have is None else have + dx
     elif not tracked.isdisjoint(tape_ids := inputs[where[0] : where[1]]):
         if linear_only:
-            _check_linear(step)
+            function = _linear_function(step)
         dxs = function(*dys, *[values[i] for i in residuals])
         _accumulate(dxs, tape_ids, tracked, cotangents, kernel, step)
 
@@ -155,11 +155,19 @@ def _accumulate(
             )
 
 
-def _check_linear(step: VJPStep) -> None:
-    if step.vjp is not None and not step.vjp.linear:
+def _linear_function(step: VJPStep) -> Callable[..., Any]:
+    """Return the function of a step for ``jvp``; raise if it has none."""
+    rule = step.vjp
+    if rule is None:
+        return step.function  # it raises
+    if rule.transposed is not None:
+        return rule.transposed
+    if not rule.linear:
         raise TypeError(
-            f"jvp: {step.vjp.origin} is not linear in dy, so jvp cannot use it"
+            f"jvp: {rule.origin} is not linear in dy, so jvp cannot use it; give "
+            "override_gradient(jvp=...) a function of the tangent"
         )
+    return step.function
 
 
 def _unbroadcast(

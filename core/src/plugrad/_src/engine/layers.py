@@ -167,8 +167,11 @@ def _longest(whole: Whole) -> int:
 def _key_of_rule(rule: VJP | None) -> object:
     if rule is None:
         return None
-    function = undecorated(rule.function)
-    return (_key_of_function(function), *rule[1:])
+    function, transposed = undecorated(rule.function), rule.transposed
+    key = _key_of_function(function), *rule[1:-1]
+    if transposed is None:
+        return key
+    return *key, _key_of_function(undecorated(transposed))
 
 
 def _key_of_function(function: Callable[..., Any]) -> object:

@@ -18,6 +18,7 @@ from plugrad._src.tensor import arguments
 
 from . import context, dispatch, gradients, names
 from .forms import Whole
+from .forward import with_tangents
 from .patterns import Pattern
 from .sites import SEPARATOR
 
@@ -198,6 +199,7 @@ def override_gradient(
     linear: bool = True,
     decompose: bool = False,
     innermost: bool = False,
+    jvp: Functions | None = None,
     **functions: Callable[..., Any] | None,
 ) -> context.UserScope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
@@ -222,6 +224,11 @@ def override_gradient(
         innermost: Whether only the innermost ``grad``, ``vjp`` or ``jvp`` around a run
             uses the functions. Outer ones then differentiate what the inner one has
             computed by true derivatives. By default all use them.
+        jvp: For ``pg.jvp``: a dict by input of functions that take the tangent of this
+            input, and other parameters as gradient functions do, and return its share
+            of the tangent of the result. They are linear in the tangent. Without them,
+            ``jvp`` uses the transpose of the functions of the cotangent, which must
+            then be linear.
         functions: A function for each input, as in ``register_gradient``. For a fused
             kernel, which is decomposed otherwise, inputs that are left out get the
             gradient of its decomposition.
@@ -254,25 +261,26 @@ def override_gradient(
         where=None,
         decompose=decompose,
         innermost=innermost,
+        jvp=None,
     )
     innermost = arguments.flag(who, "innermost", innermost)
     if arguments.flag(who, "decompose", decompose):
-        name = _decomposed(who, kernel, given, innermost)
+        name = _decomposed(who, kernel, {**given, **(jvp or {})}, innermost)
         return gradients.override({name: {}}, backend, where, who)
     linear = arguments.flag(who, "linear", linear)
-    rules, wholes = _rules_of_block(who, [(kernel, given)], linear)
+    rules, wholes = _rules_of_block(who, [(kernel, given, jvp or {})], linear)
     return gradients.override(
         rules, backend, where, who, innermost=innermost, wholes=wholes
     )
 
 
 def _rules_of_block(
-    who: str, table: Iterable[tuple[Target, Functions]], linear: bool
+    who: str, table: Iterable[tuple[Target, Functions, Functions]], linear: bool
 ) -> tuple[dict[str, VJPs], tuple[Whole, ...]]:
     """Return the gradient functions of a block as rules, and the patterns in it."""
     rules: dict[str, VJPs] = {}
     wholes: list[Whole] = []
-    for target, functions in table:
+    for target, functions, tangents in table:
         found = _target(target, who)
         if isinstance(found, Pattern):
             wholes.append(found._whole)
@@ -280,7 +288,10 @@ def _rules_of_block(
         else:
             kernel = found
         check = registry.gradients.checked
-        rules[kernel.name] = check(who, kernel, functions, linear, in_block=True)
+        given: VJPs = {}
+        if functions or not tangents:
+            given = check(who, kernel, functions, linear, in_block=True)
+        rules[kernel.name] = with_tangents(who, kernel, given, tangents)
     return rules, tuple(wholes)
 
 
@@ -397,7 +408,8 @@ def use_gradients(
     wholes: tuple[Whole, ...] = ()
     linear = arguments.flag(who, "linear", linear)
     if isinstance(pack, Mapping):
-        tables = [(name, collected(who, table, {})) for name, table in pack.items()]
+        tables: list[tuple[Target, Functions, Functions]]
+        tables = [(name, collected(who, table, {}), {}) for name, table in pack.items()]
         rules, found = _rules_of_block(who, tables, linear)
         layer = registry.gradients.selected(rules, "the table", who, kernels)
         wholes = tuple([whole for whole in found if whole.kernel.name in layer])

@@ -305,7 +305,9 @@ class Kernel:
 class VJP(NamedTuple):
     """The rule for the cotangent of one input, and the ``residuals`` to save for it.
 
-    ``function`` takes the cotangents and then the residuals, all by position.
+    ``function`` takes the cotangents and then the residuals, all by position. For
+    ``jvp``, ``transposed`` is used in its place: the transpose of a function of the
+    tangent that an override gives.
     """
 
     function: Callable[..., Any]
@@ -313,6 +315,7 @@ class VJP(NamedTuple):
     owner: str
     linear: bool = True
     origin: str = ""
+    transposed: Callable[..., Any] | None = None
 
 
 # Input -> rule; None: no derivative; without an entry, backward raises an error.

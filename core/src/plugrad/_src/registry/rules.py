@@ -7,7 +7,7 @@ inputs are differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from .contract import ORIGINAL, SITE, VJP, GradientNotFound, Kernel
@@ -44,26 +44,32 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
     split = len(kernel.outputs)
     own = tuple(residual for residual in rule.residuals if residual != ORIGINAL)
 
-    def call(*values: Any) -> Any:
-        saved = values[split:]
+    def bound(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*values: Any) -> Any:
+            saved = values[split:]
 
-        def original(*dys: Any) -> Any:
-            if under is None:
-                raise GradientNotFound(
-                    f"{kernel.name}: the gradient of {rule.origin} calls "
-                    f"{ORIGINAL!r}, but there is no earlier gradient for input "
-                    f"{name!r}"
-                )
-            return under.function(*dys, *saved[len(own) :])
+            def original(*dys: Any) -> Any:
+                if under is None:
+                    raise GradientNotFound(
+                        f"{kernel.name}: the gradient of {rule.origin} calls "
+                        f"{ORIGINAL!r}, but there is no earlier gradient for input "
+                        f"{name!r}"
+                    )
+                return under.function(*dys, *saved[len(own) :])
 
-        before = saved[:position]
-        after = saved[position : len(own)]
-        return rule.function(*values[:split], *before, original, *after)
+            before = saved[:position]
+            after = saved[position : len(own)]
+            return function(*values[:split], *before, original, *after)
 
-    call.__wrapped__ = rule.function  # type: ignore[attr-defined]  # for ``authored``
-    residuals = own + (under.residuals if under else ())
-    linear = rule.linear and (under is None or under.linear)
-    return rule._replace(function=call, residuals=residuals, linear=linear)
+        call.__wrapped__ = function  # type: ignore[attr-defined]  # for ``authored``
+        return call
+
+    return rule._replace(
+        function=bound(rule.function),
+        residuals=own + (under.residuals if under else ()),
+        linear=rule.linear and (under is None or under.linear),
+        transposed=rule.transposed and bound(rule.transposed),
+    )
 
 
 def bind_constants(kernel: Kernel, rule: VJP, constants: Mapping[str, Any]) -> VJP:
@@ -81,13 +87,20 @@ def bind_constants(kernel: Kernel, rule: VJP, constants: Mapping[str, Any]) -> V
     split = len(kernel.outputs)
     own = tuple(name for name in residuals if name not in constants)
 
-    def call(*values: Any) -> Any:
-        saved = iter(values[split:])
-        given = [constants[n] if n in constants else next(saved) for n in residuals]
-        return rule.function(*values[:split], *given)
+    def bound(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*values: Any) -> Any:
+            saved = iter(values[split:])
+            given = [constants[n] if n in constants else next(saved) for n in residuals]
+            return function(*values[:split], *given)
 
-    call.__wrapped__ = rule.function  # type: ignore[attr-defined]  # for ``authored``
-    return rule._replace(function=call, residuals=own)
+        call.__wrapped__ = function  # type: ignore[attr-defined]  # for ``authored``
+        return call
+
+    return rule._replace(
+        function=bound(rule.function),
+        residuals=own,
+        transposed=rule.transposed and bound(rule.transposed),
+    )
 
 
 def reads_site(rules: Iterable[VJP | None]) -> bool:
