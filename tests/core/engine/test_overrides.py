@@ -32,6 +32,10 @@ NAMES = [
     (pg.logsumexp, "the op logsumexp has a gradient of its own, by custom_grad"),
     (print, "print is not an op of plugrad; give a function of your own a gradient"),
     (3, "unknown kernel 3"),
+    (
+        {"kernelName": "Square", "gradFunc": print},
+        "expected the name of a kernel, got a dict; instead of kernelName and gradFunc",
+    ),
 ]
 CALLS = {
     "override_gradient": lambda name: pg.override_gradient(name, x=lambda dy: dy),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -34,6 +34,13 @@ def kernel_name(given: Any, who: str) -> str:
             The message says what to override instead.
 
     """
+    if isinstance(given, Mapping):  # as tf.registerGradient takes it
+        error = ValueError(
+            f"{who}: expected the name of a kernel, got a dict; instead of kernelName "
+            "and gradFunc, pass the name and a function for each input, as in "
+            f"{who}('Square', x=lambda dy, x: 2.0 * dy * x)"
+        )
+        raise explained(error, "unknown-kernel")
     op, name = (given, op_name(given)) if callable(given) else (find(given), given)
     if callable(given) and not name:
         own_name = getattr(given, "__qualname__", type(given).__qualname__)
