@@ -322,3 +322,31 @@ def test_an_invalid_limit(monkeypatch):
 def test_the_default_limit_is_a_quarter(monkeypatch):
     monkeypatch.delenv("PLUGRAD_OPENCL_POOL", raising=False)
     assert pool.limit(1 << 40) == 1 << 38
+
+
+def test_pinned_buffers_are_neither_lent_nor_released():
+    device = Device()
+    buffer_pool = device.pool()
+    pinned, other = [buffer_pool.take(1000) for _ in range(2)]
+    unpin = buffer_pool.pin([pinned])
+    unpin_again = buffer_pool.pin([pinned, other])
+    for buffer in (other, pinned):
+        buffer_pool.give(buffer)
+    assert buffer_pool.take(1000) not in (pinned, other)
+    buffer_pool.empty()
+    assert not pinned.released
+    assert not other.released
+    unpin([pinned])
+    assert buffer_pool.take(1000) is not pinned
+    unpin_again([pinned, other])
+    assert {id(buffer_pool.take(1000)) for _ in range(2)} == {id(pinned), id(other)}
+
+
+def test_a_pinned_buffer_in_use_stays_in_use():
+    buffer_pool = Device().pool()
+    buffer = buffer_pool.take(1000)
+    unpin = buffer_pool.pin([buffer])
+    unpin([buffer])
+    assert buffer_pool.take(1000) is not buffer
+    buffer_pool.give(buffer)
+    assert buffer_pool.take(1000) is buffer

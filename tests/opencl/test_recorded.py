@@ -192,3 +192,20 @@ def test_an_error_ends_the_recording():
             transpose_b=False,
         )
     assert runtime("opencl").arrays.device.notes is None
+
+
+def test_constants_outlive_the_caches_that_own_them():
+    """Tables of offsets are in caches of 256, which programs with more shapes fill."""
+    from plugrad_opencl import products
+
+    w = numbers(3, 3, 3, 5)
+    squares = lambda x: pg.sum(pg.square(pg.conv2d(x, w, strides=(1, 2), pad="same")))
+    x = numbers(2, 9, 7, 3)
+    expected = [pg.grad(squares)(pg.asarray(x)).numpy() for _ in range(4)][-1]
+    assert products.table.cache_info().currsize
+    products.table.cache_clear()
+    gc.collect()
+    sizes = (16, 32, 64, 100, 128, 256, 500, 1000, 2000)
+    others = [pg.full((size,), 1e9) for size in sizes for _ in range(40)]
+    np.testing.assert_array_equal(pg.grad(squares)(pg.asarray(x)).numpy(), expected)
+    del others

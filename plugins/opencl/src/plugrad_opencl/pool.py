@@ -67,6 +67,9 @@ class Pool:
         self.returned: list[Any] = []  # large buffers, from finalizers in any thread
         self.held = 0  # bytes of all buffers, idle or in use
         self.peak = 0
+        self._pins: dict[int, int] = {}  # how often each buffer is pinned, by its id
+        self._set_aside: dict[int, Any] = {}  # pinned buffers that came back, by id
+        self._unpinned: list[list[Any]] = []  # from finalizers in any thread
         self._promised = 0  # bytes of buffers that may be unwritten
         self._unasked = 0  # bytes of new buffers since ``left`` was asked
 
@@ -81,15 +84,21 @@ class Pool:
         """
         if self.returned:
             self._settle()
+        if self._unpinned:
+            self._unpin()
         size = _class(nbytes)
         idle = self._idle.get(size)
         if idle is None:
             idle = self._idle.setdefault(size, [])
         give_back = idle.append if size < self.large else self.returned.append
         try:
-            return idle.pop(), give_back
+            buffer = idle.pop()
+            while self._pins and id(buffer) in self._pins:
+                self._set_aside[id(buffer)] = buffer
+                buffer = idle.pop()
         except IndexError:
             return self._new(size), give_back
+        return buffer, give_back
 
     def give(self, buffer: Any) -> None:
         """Take a buffer back. Finalizers may call this, so it can run anywhere."""
@@ -102,6 +111,36 @@ class Pool:
                     self._trim(self.limit)
                 finally:
                     self.lock.release()
+
+    def pin(self, buffers: list[Any]) -> Callable[[list[Any]], None]:
+        """Lend or release none of these buffers, even after they have come back.
+
+        Recorded launches read them; the array that owns a buffer may be dropped before
+        the launches are, for example from a cache.
+
+        Returns:
+            The function with which a finalizer undoes it: it takes the same list.
+
+        """
+        with self.lock:
+            for buffer in buffers:
+                self._pins[id(buffer)] = self._pins.get(id(buffer), 0) + 1
+        return self._unpinned.append
+
+    def _unpin(self) -> None:
+        """Undo the pins that finalizers have given back."""
+        while self._unpinned:
+            with self.lock:
+                try:
+                    buffers = self._unpinned.pop()
+                except IndexError:  # another thread has taken it
+                    return
+                for key in map(id, buffers):
+                    self._pins[key] -= 1
+                    if not self._pins[key]:
+                        del self._pins[key]
+                        if key in self._set_aside:
+                            self.give(self._set_aside.pop(key))
 
     def idle(self) -> int:
         """Return the bytes of idle buffers."""
@@ -190,10 +229,14 @@ class Pool:
         for size in sorted(self._idle, reverse=True):
             for _ in range(-(-(self._idle_bytes() - limit) // size)):
                 try:
-                    self._idle[size].pop().release()
+                    buffer = self._idle[size].pop()
                 except IndexError:
                     break  # another thread has taken it
-                self.held -= size
+                if id(buffer) in self._pins:
+                    self._set_aside[id(buffer)] = buffer
+                else:
+                    buffer.release()
+                    self.held -= size
 
 
 @functools.lru_cache(MAX_CACHED_CLASSES)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,11 +210,17 @@ class Notes:
 class Launches:
     """The trace of a function, to be replayed with other buffers."""
 
-    __slots__ = ("_constants", "_device", "_results", "_several", "_steps")
+    __slots__ = ("__del__", "_constants", "_device", "_results", "_several", "_steps")
+    __del__: MethodType
 
     def __init__(self, device: Device, trace: Trace) -> None:
         self._device = device
-        self._constants = [*trace.constants.values()]  # kernels do not keep them alive
+        # Kernels do not keep the constants alive, nor do they keep them in use: the
+        # array that owns one may be dropped from a cache.
+        self._constants = [*trace.constants.values()]
+        if self._constants:
+            unpin = device.pool.pin(self._constants)
+            self.__del__ = MethodType(unpin, self._constants)
         self._steps = [_replay(device, step, trace.constants) for step in trace.steps]
         self._results, self._several = trace.results, trace.several
 
