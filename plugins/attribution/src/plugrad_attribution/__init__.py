@@ -21,6 +21,15 @@ from .composites import (
     EpsilonPlusFlat,
     ExcitationBackprop,
 )
+from .deeplift import deep_lift, deep_shap
+from .gradients import (
+    Contributions,
+    deconvnet,
+    guided_backprop,
+    integrated_gradients,
+    smooth_grad,
+)
+from .inner import Patching, grad_cam, patching
 from .kernels import MissingRule
 from .layers import Layer
 from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, WSquare, ZPlus
@@ -31,6 +40,7 @@ __all__ = [
     "Attribution",
     "Box",
     "Composite",
+    "Contributions",
     "Epsilon",
     "EpsilonAlpha2Beta1",
     "EpsilonAlpha2Beta1Flat",
@@ -42,9 +52,18 @@ __all__ = [
     "Gamma",
     "Layer",
     "MissingRule",
+    "Patching",
     "WSquare",
     "ZPlus",
     "attribute",
+    "deconvnet",
+    "deep_lift",
+    "deep_shap",
+    "grad_cam",
+    "guided_backprop",
+    "integrated_gradients",
+    "patching",
+    "smooth_grad",
 ]
 
 
