@@ -24,6 +24,7 @@ SHOWN_ELSEWHERE = {  # names without their own example: where one is
     "Gamma": "Composite",
     "Layer": "docs/attribution.md",
     "MissingRule": "docs/attribution.md",
+    "Patching": "patching",
     "WSquare": "docs/attribution.md",
     "ZPlus": "docs/attribution.md",
 }

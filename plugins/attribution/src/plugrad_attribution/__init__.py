@@ -5,7 +5,8 @@ package has the gradients, as overrides of plugrad, and functions that apply the
 
 Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
 ``kernels``, everything that is not a layer; ``composites``, which rule applies where;
-``attribution``, the function that users call.
+``attribution``, the function that users call. ``gradients``, ``deeplift`` and ``inner``
+have the methods that need no composite.
 """
 
 from __future__ import annotations

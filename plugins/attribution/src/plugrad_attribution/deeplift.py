@@ -152,9 +152,10 @@ def deep_shap(
     values = checked(name, f, x)
     several = pg.astype(pg.asarray(baselines), values.dtype)
     if several.ndim == 0 or several.shape[1:] != values.shape[1:] or not len(several):
+        shape = ", ".join(str(size) for size in values.shape[1:])
         raise ValueError(
-            f"{name}: baselines must have the shape (n, *{values.shape[1:]}) of "
-            f"examples, got {several.shape}"
+            f"{name}: baselines must have the shape (n, {shape}) of examples, got "
+            f"{several.shape}"
         )
     _check_tolerance(name, tolerance)
     without_rule: set[str] = set()

@@ -59,7 +59,7 @@ class Runs:
         return before[2]
 
     def check_all_read(self) -> None:
-        """Raise a ``ValueError`` if the baseline has run more kernels than the input."""
+        """Raise a ``ValueError`` if the baseline has run more kernels."""
         before = None if self._unread is None else next(self._unread, None)
         if before is not None:
             raise _mismatch("nothing", before[0])
@@ -67,8 +67,8 @@ class Runs:
 
 def _mismatch(kernel: str, of_baseline: str) -> ValueError:
     return ValueError(
-        f"deep_lift: f runs {kernel} for x where it runs {of_baseline} for the baseline; "
-        "it must run the same kernels for both"
+        f"deep_lift: f runs {kernel} for x where it runs {of_baseline} for the "
+        "baseline; it must run the same kernels for both"
     )
 
 

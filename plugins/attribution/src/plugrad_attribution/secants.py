@@ -1,8 +1,8 @@
 """Rules of DeepLIFT: secants between two runs of a model instead of derivatives.
 
 A rule gets what is known of a kernel run on the input, and of the same run on the
-baseline. It returns the cotangent ``m`` of an input, given that of the result, with ``Σ m · (x -
-x₀) = Σ dy · (y - y₀)`` over all inputs: it loses nothing.
+baseline. It returns the cotangent ``m`` of an input, given that of the result, with
+``Σ m · (x - x₀) = Σ dy · (y - y₀)`` over all inputs: it loses nothing.
 
 Map: rules of element-wise functions, products, maxima, choices and softmax; which rule
 is for which kernel; the overrides.
@@ -228,7 +228,7 @@ ELEMENTWISE = {
     "Trunc",
 }
 ELEMENTWISE_OPS = (pg.hard_swish, pg.hard_sigmoid)  # their gradients are custom_grad
-OF_TWO = {"Atan2", "Maximum", "Minimum", "Pow", "Prelu"}
+OF_TWO = {"Atan2", "Hypot", "Maximum", "Minimum", "Pow", "Prelu"}
 PRODUCTS = {
     "BatchMatMul",
     "Conv2D",
@@ -246,7 +246,6 @@ MAXIMA = {"Max": 1.0, "MaxPool": 1.0, "MaxPool3D": 1.0, "Min": -1.0}
 COMPOSED = (
     "Dilation2D",
     "GRU",
-    "Hypot",
     "LRN",
     "LSTM",
     "LayerNorm",

@@ -1,0 +1,132 @@
+"""Record what captum finds, which the tests of the methods compare with.
+
+``python -m tests.attribution.reference_methods`` writes ``reference_methods.json``. It
+needs torch and captum: ``pip install torch captum``. The numbers are of float64; the
+networks have random weights.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tests.attribution.reference import TARGET, examples, weights
+
+PATH = Path(__file__).with_name("reference_methods.json")
+STEPS = 20
+
+# The activations and the pooling of each network; captum treats those of "adjacent"
+# wrongly: its contributions do not add up.
+NETWORKS = {
+    "relu": ("Tanh", "MaxPool2d", "ReLU", "ReLU"),
+    "smooth": ("Tanh", "AvgPool2d", "Sigmoid", "ELU"),
+    "pooled": ("Identity", "MaxPool2d", "Softplus", "LeakyReLU"),
+    "adjacent": ("ReLU", "MaxPool2d", "ReLU", "ReLU"),
+}
+
+
+def baselines() -> np.ndarray:
+    """Return examples to compare with."""
+    return np.random.default_rng(7).normal(size=(3, 8, 8, 2)) / 2
+
+
+def network(name: str) -> Any:
+    """Return a network in PyTorch."""
+    import torch
+
+    nn, given = torch.nn, weights()
+    first, pool, second, third = NETWORKS[name]
+    net = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1),
+        getattr(nn, first)(),
+        getattr(nn, pool)(2),
+        nn.Conv2d(4, 4, 3, padding=1),
+        getattr(nn, second)(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, 6),
+        getattr(nn, third)(),
+        nn.Linear(6, 3),
+    ).double()
+    layers = [layer for layer in net if hasattr(layer, "weight")]
+    with torch.no_grad():
+        for number, layer in enumerate(layers, 1):
+            w = given[f"w{number}"]
+            if number == 3:  # flattened with the channels first
+                w = w.reshape(2, 2, 4, 6).transpose(2, 0, 1, 3).reshape(16, 6)
+            moved = w.transpose(3, 2, 0, 1) if w.ndim == 4 else w.T
+            layer.weight.copy_(torch.tensor(np.ascontiguousarray(moved)))
+            layer.bias.copy_(torch.tensor(given[f"b{number}"]))
+    return net.eval()
+
+
+def images(values: np.ndarray) -> Any:
+    """Return images as a tensor with the channels first."""
+    import torch
+
+    return torch.tensor(np.ascontiguousarray(values.transpose(0, 3, 1, 2)))
+
+
+def integrated_gradients(net: Any, x: Any, baseline: Any) -> Any:
+    """Return integrated gradients, without captum's rounding of weights to float32."""
+    import torch
+    from captum import attr
+
+    torch.set_default_dtype(torch.float64)
+    with mock.patch.object(torch.Tensor, "float", torch.Tensor.double):
+        found = attr.IntegratedGradients(net).attribute(
+            x, baseline, TARGET, n_steps=STEPS
+        )
+    torch.set_default_dtype(torch.float32)
+    return found
+
+
+def results() -> dict[str, Any]:
+    """Return what captum finds, by method and network."""
+    from captum import attr
+
+    x, several = images(examples()), images(baselines())
+    baseline = several[:1]
+    net = network("relu")
+    found = {
+        "integrated_gradients": integrated_gradients(net, x, baseline),
+        "guided_backprop": attr.GuidedBackprop(net).attribute(x, TARGET),
+        "deconvnet": attr.Deconvolution(net).attribute(x, TARGET),
+        "grad_cam": attr.LayerGradCam(net, net[4]).attribute(
+            x, TARGET, relu_attributions=True
+        ),
+    }
+    for name in NETWORKS:
+        net = network(name)
+        values, delta = attr.DeepLift(net).attribute(
+            x, baseline, TARGET, return_convergence_delta=True
+        )
+        found[f"deep_lift {name}"] = values
+        found[f"delta {name}"] = delta
+    net = network("smooth")
+    found["deep_shap"] = attr.DeepLiftShap(net).attribute(x, several, TARGET)
+    return found
+
+
+def record() -> None:
+    """Compute with captum, and write the results."""
+    lines = []
+    for name, tensor in results().items():
+        values = tensor.detach().numpy()
+        if values.ndim == 4:
+            values = values.transpose(0, 2, 3, 1)
+        row = ", ".join(f"{value:.14e}" for value in values.ravel())
+        lines.append(f'"{name}": [{row}]')
+    PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def recorded() -> dict[str, np.ndarray]:
+    """Return the recorded numbers by case."""
+    found = json.loads(PATH.read_text())
+    return {name: np.asarray(row) for name, row in found.items()}
+
+
+if __name__ == "__main__":
+    record()
