@@ -195,7 +195,7 @@ def test_summed_to_undoes_broadcasting(backend):
 
 def test_contributions_that_do_not_add_up_are_refused(backend):
     twice = lambda x: (x + pg.stop_gradient(x))[:, 0]
-    with pytest.raises(ValueError, match="example 1 add up to 3, but .* differ by 6"):
+    with pytest.raises(ValueError, match=r"example 1 add up to 3, but .* differ by 6"):
         attr.deep_lift(twice, [[0.0], [3.0]])
     found = attr.deep_lift(lambda x: pg.logsumexp(x, axis=1), X, X0, tolerance=None)
     assert np.abs(found.gap.numpy()).max() > 1e-3

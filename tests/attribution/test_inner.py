@@ -131,7 +131,8 @@ def test_an_effect_is_that_of_one_channel(backend):
 
 
 def test_no_difference_has_no_effect(backend):
-    found = attr.patching(model, X, X, 1, at="conv")
+    found = attr.patching(model, X, X, 1, at=["conv", "conv"])
+    assert found.effects.keys() == {"conv"}
     assert not found.effects["conv"].numpy().any()
 
 
@@ -184,7 +185,7 @@ BAD = {
     "no axis of examples": (
         lambda: attr.patching(transposed, X, X, 1, at="flat"),
         ValueError,
-        r"'flat' has the shape \(50, 2\); its first axis must be that of the 2 examples",
+        r"'flat' has the shape \(50, 2\); its first axis must be that of the 2",
     ),
     "no string": (
         lambda: attr.grad_cam(model, X, 1, at=3),

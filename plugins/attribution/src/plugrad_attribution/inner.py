@@ -312,7 +312,7 @@ def patching(
             f"{name}: clean and corrupted must have one shape, got {values.shape} and "
             f"{others.shape}"
         )
-    scopes = (at,) if isinstance(at, str) else tuple(at)
+    scopes = (at,) if isinstance(at, str) else tuple(dict.fromkeys(at))
     _check_names(name, scopes)
 
     def work(metric: Target, x: Tensor, other: Tensor) -> tuple[Tensor, ...]:
