@@ -174,6 +174,23 @@ def test_a_kernel_may_be_decomposed_in_a_scope():
     del pull_back
 
 
+def test_none_in_a_table_decomposes_a_kernel(backend):
+    x = pg.asarray([[1.0, 2.0]])
+    f = lambda x: pg.sum(pg.softmax(x) * pg.asarray([1.0, 3.0]))
+    halves = {"x": lambda dy, original: 0.5 * original(dy)}
+    plain = pg.grad(f)(x).numpy()
+    with pg.use_gradients({"Softmax": None, "Exp": halves}):
+        y, pullback = pg.vjp(f, x)
+        assert "Exp" in {row["kernel"] for row in pg.explain(y).rows}
+        found = pg.grad(f)(x).numpy()
+    assert abs(found - 0.5 * plain).max() < 1e-6
+    with pytest.raises(ValueError, match="use_gradients: None, but Exp has no decomp"):
+        pg.use_gradients({"Exp": None})
+    with pytest.raises(ValueError, match="None cannot be combined with innermost"):
+        pg.use_gradients({"Softmax": None}, innermost=True)
+    del pullback
+
+
 def test_what_cannot_be_decomposed_says_so():
     with pytest.raises(ValueError, match="Exp has no decomposition"):
         pg.override_gradient(pg.exp, decompose=True)

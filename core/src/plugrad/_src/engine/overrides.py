@@ -309,28 +309,37 @@ def _target(target: Target, who: str) -> Kernel | Pattern:
     return registry.contracts[found] if isinstance(found, str) else found
 
 
-def _decomposed(who: str, target: Target, functions: Functions, innermost: bool) -> str:
-    """Return the name of a kernel that is to be decomposed; raise if it cannot be."""
+def _decomposed(
+    who: str,
+    target: Target,
+    functions: Functions,
+    innermost: bool,
+    option: str = "decompose=True",
+) -> str:
+    """Return the name of a kernel that is to be decomposed; raise if it cannot be.
+
+    ``option`` is how the user asked for it, for errors.
+    """
     kernel = _target(target, who)
     if not isinstance(kernel, Kernel):
         raise ValueError(
-            f"{who}: decompose=True is for a kernel, got {kernel}; without an override "
+            f"{who}: {option} is for a kernel, got {kernel}; without an override "
             "the tapes record the parts of a pattern"
         )
     name = kernel.name
     if innermost:
         raise ValueError(
-            f"{who}: decompose=True cannot be combined with innermost=True: all tapes "
+            f"{who}: {option} cannot be combined with innermost=True: all tapes "
             "record the parts of a kernel, or none does"
         )
     if functions:
         raise ValueError(
-            f"{who}: decompose=True takes no functions, got one for "
+            f"{who}: {option} takes no functions, got one for "
             f"{', '.join(functions)}: the parts of {name} have gradients of their own"
         )
     if kernel.decomposition is None:
         raise ValueError(
-            f"{who}: decompose=True, but {name} has no decomposition; pass gradient "
+            f"{who}: {option}, but {name} has no decomposition; pass gradient "
             "functions for its inputs"
         )
     return name
@@ -359,7 +368,7 @@ def bind_overrides(f: context.F, /) -> context.F:
 
 
 def use_gradients(
-    pack: str | Mapping[Target, Functions],
+    pack: str | Mapping[Target, Functions | None],
     *,
     kernels: Sequence[str] | None = None,
     backend: str | None = None,
@@ -375,7 +384,7 @@ def use_gradients(
     Args:
         pack: The name of a pack (``gradient_packs`` lists all), or a dict by kernel, op
             or pattern of dicts of gradient functions by input, as in
-            ``override_gradient``.
+            ``override_gradient``. None in place of functions has a kernel decomposed.
         kernels: Use only the gradients of these kernels.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to some runs, as in ``override_gradient``.
@@ -409,8 +418,15 @@ def use_gradients(
     linear = arguments.flag(who, "linear", linear)
     if isinstance(pack, Mapping):
         tables: list[tuple[Target, Functions, Functions]]
-        tables = [(name, collected(who, table, {}), {}) for name, table in pack.items()]
+        tables = [
+            (target, collected(who, table, {}), {})
+            for target, table in pack.items()
+            if table is not None
+        ]
         rules, found = _rules_of_block(who, tables, linear)
+        for target, table in pack.items():
+            if table is None:
+                rules[_decomposed(who, target, {}, innermost, "None")] = {}
         layer = registry.gradients.selected(rules, "the table", who, kernels)
         wholes = tuple([whole for whole in found if whole.kernel.name in layer])
     elif not linear:

@@ -288,8 +288,8 @@ class _Tracer:
         run = self.made.get(tape_id)
         if run is None:
             raise ValueError(
-                f"Pattern: {self.name} calls a function of custom_grad whose arguments "
-                "are not all tensors, so its kernels are not recorded"
+                f"Pattern: {self.name} calls a function of custom_grad that returns "
+                "several tensors, which is recorded as one run without kernels"
             )
         output = [y._tape_id for y in run.outputs].index(tape_id)
         for number, before in enumerate(self.runs):

@@ -140,10 +140,28 @@ def recorded_call(
         plan = plans(len(inputs))
         backend = dispatch.active()
         record(recording, plan, backend, inputs, attrs, outputs, context.scope)
-        if context.overrides is not None and plain:
-            again = lambda *xs: recorded_call(written, name, plans, xs)
+        if context.overrides is not None and build_value is _FIRST:
+            again = _again(written, name, plans, leaves, build)
             _note(written, name, again, recording, inputs, outputs)
     return build_value(outputs)
+
+
+def _again(
+    f: Callable[..., Any],
+    name: str,
+    plans: Callable[[int], Plan],
+    leaves: Sequence[Any],
+    build: Callable[..., Any],
+) -> Callable[..., Tensor]:
+    """Return a function that calls ``f`` with other tensors in its arguments."""
+
+    def again(*xs: Tensor) -> Tensor:
+        tensors = iter(xs)
+        given = [next(tensors) if type(x) is Tensor else x for x in leaves]
+        found: Tensor = recorded_call(f, name, plans, tuple(build(given)))
+        return found
+
+    return again
 
 
 def _note(
