@@ -12,7 +12,6 @@ from tests.docs.test_docstrings import PARSER, run
 
 SHOWN_ELSEWHERE = {  # names without their own example: where one is
     "AlphaBeta": "docs/attribution.md",
-    "AttnLRP": "docs/attribution.md",
     "Attribution": "attribute",
     "Box": "EpsilonGammaBox",
     "EpsilonAlpha2Beta1": "docs/attribution.md",

@@ -4,15 +4,17 @@ The relevance of an input is computed by a backward pass with other gradients. T
 package has the gradients, as overrides of plugrad, and functions that apply them.
 
 Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
-``kernels``, everything that is not a layer; ``composites``, which rule applies where;
-``attribution``, the function that users call. ``gradients``, ``deeplift`` and ``inner``
-have the methods that need no composite.
+``kernels``, everything that is not a layer; ``compositions``, what models write out of
+several kernels; ``composites``, which rule applies where; ``attribution``, the function
+that users call. ``gradients``, ``deeplift`` and ``inner`` have the methods that need no
+composite.
 """
 
 from __future__ import annotations
 
 from .attribution import Attribution, attribute
 from .composites import (
+    CPLRP,
     AttnLRP,
     Composite,
     EpsilonAlpha2Beta1,
@@ -21,6 +23,7 @@ from .composites import (
     EpsilonPlus,
     EpsilonPlusFlat,
     ExcitationBackprop,
+    RelP,
 )
 from .deeplift import deep_lift, deep_shap
 from .gradients import (
@@ -36,6 +39,7 @@ from .layers import Layer
 from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, WSquare, ZPlus
 
 __all__ = [
+    "CPLRP",
     "AlphaBeta",
     "AttnLRP",
     "Attribution",
@@ -54,6 +58,7 @@ __all__ = [
     "Layer",
     "MissingRule",
     "Patching",
+    "RelP",
     "WSquare",
     "ZPlus",
     "attribute",

@@ -3,7 +3,7 @@
 A composite is a table of gradients that is made once. It has no state, so it may be
 used by several threads, for any model, and under ``jit``.
 
-Map: ``Composite``; composites of zennit by name; AttnLRP and its relatives.
+Map: ``Composite``; composites of zennit by name; AttnLRP, CP-LRP and RelP.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import plugrad as pg
 from plugrad.plugin import Tensor
 
-from . import kernels, layers
+from . import compositions, kernels, layers
 from .layers import Functions, Rule, Table, Target
 from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, ZPlus
 
@@ -104,11 +104,14 @@ class Composite:
             **kernels.sums(self.stabilizer),
             **kernels.pools(self.stabilizer),
             **kernels.normalizations(0.0),
+            **compositions.norms(),
+            **compositions.activations(),
+            **compositions.softmaxes(),
         }
 
     def _product(self) -> Callable[..., Tensor]:
         """Return the rule of products of two tensors that depend on the input."""
-        return kernels.half_of_two(0.0)
+        return kernels.of_two(0.0)
 
     @functools.cached_property
     def _blocks(self) -> list[Any]:
@@ -225,11 +228,22 @@ class AttnLRP(Composite):
             vision transformer.
         dense: The rule of products with weights.
         epsilon: The stabilizer of products of two tensors.
+        norm: The stabilizer of layer norms.
         options: Those of ``Composite``.
+
+    Example:
+        >>> import plugrad_attribution as attr
+        >>> x = pg.asarray([[[1.0, 0.0], [0.5, 2.0]]])
+        >>> attend = lambda x: pg.scaled_dot_product_attention(x, x, x)
+        >>> model = lambda x: attend(x)[:, 0]
+        >>> attr.attribute(model, x, attr.AttnLRP(), target=1).input
+        Tensor([[[-0.1285,  0.    ],
+                 [ 0.0428,  0.4125]]], dtype=float32, backend='cpu')
 
     Source:
         R. Achtibat et al., "AttnLRP: Attention-Aware Layer-Wise Relevance Propagation
-        for Transformers", 2024; stabilizers as in lxt.
+        for Transformers", 2024; stabilizers as in lxt, with the sign of the
+        denominator.
 
     """
 
@@ -238,19 +252,107 @@ class AttnLRP(Composite):
         conv: Rule | None = None,
         dense: Rule | None = None,
         epsilon: float = 5e-9,
+        norm: float = 1e-6,
         **options: Any,
     ) -> None:
         self.epsilon = epsilon
+        self.norm = norm
         super().__init__(conv, dense, **{"stabilizer": 1e-8, **options})
 
     def _others(self) -> Table:
-        return super()._others() | kernels.normalizations(1e-6)
+        return super()._others() | kernels.normalizations(self.norm)
 
     def _product(self) -> Callable[..., Tensor]:
-        return kernels.half_of_two(self.epsilon)
+        return kernels.of_two(self.epsilon)
+
+
+class CPLRP(AttnLRP):
+    """The rules of conservative propagation (CP-LRP), for transformers.
+
+    The weights of attention are constants: a softmax passes nothing on, so queries and
+    keys get no relevance and values get all of it. Without biases, no relevance is
+    lost. The other rules are those of AttnLRP; of a gate and its other factor, each
+    gets half.
+
+    It is for attention by softmax: of a product of two other tensors that depend on
+    the input, each gets all. Explain logits, as a softmax at the end of a model passes
+    nothing on, too.
+
+    Args:
+        conv: The rule of convolutions.
+        dense: The rule of products with weights.
+        epsilon: The stabilizer of products of two tensors.
+        options: Those of ``AttnLRP``.
+
+    Example:
+        >>> import plugrad_attribution as attr
+        >>> x = pg.asarray([[[1.0, 0.0], [0.5, 2.0]]])
+        >>> attend = lambda x: pg.scaled_dot_product_attention(x, x, x)
+        >>> model = lambda x: attend(x)[:, 0]
+        >>> found = attr.attribute(model, x, attr.CPLRP(), target=1)
+        >>> found.input, found.value
+        (Tensor([[[0.   , 0.   ],
+                  [0.   , 0.825]]], dtype=float32, backend='cpu'),
+         Tensor([0.825], dtype=float32, backend='cpu'))
+
+    Source:
+        A. Ali et al., "XAI for Transformers: Better Explanations through Conservative
+        Propagation", 2022.
+
+    """
+
+    def __init__(
+        self,
+        conv: Rule | None = None,
+        dense: Rule | None = None,
+        epsilon: float = 1e-6,
+        **options: Any,
+    ) -> None:
+        super().__init__(conv, dense, epsilon, **options)
+
+    def _others(self) -> Table:
+        return super()._others() | compositions.constant_attention()
+
+    def _product(self) -> Callable[..., Tensor]:
+        return kernels.of_two(self.epsilon, share=1.0)
+
+
+class RelP(CPLRP):
+    """The rules of relevance patching (RelP), for language models.
+
+    As ``CPLRP``, and without stabilizers: norms divide by a constant, activations pass
+    their relevance on, layers have their gradient, the weights of attention are
+    constants, and of a gate and its other factor each gets half.
+
+    The example binds them to a gradient, which gives the coefficients of patching:
+    ``(patch - x) · coefficient`` estimates what a patch of ``x`` changes.
+
+    Args:
+        options: Those of ``Composite``.
+
+    Example:
+        >>> import plugrad_attribution as attr
+        >>> w = pg.asarray([[1.0, -1.0], [2.0, 0.5]])
+        >>> model = lambda x: pg.silu(x @ w)[:, 0]
+        >>> coefficients = attr.RelP().bind(pg.grad(lambda x: pg.sum(model(x))))
+        >>> coefficients(pg.asarray([[3.0, 1.0]]))
+        Tensor([[0.9933, 1.9866]], dtype=float32, backend='cpu')
+
+    Source:
+        F. R. Jafari et al., "RelP: Faithful and Efficient Circuit Discovery in Language
+        Models via Relevance Patching", 2025.
+
+    """
+
+    def __init__(self, **options: Any) -> None:
+        plain = Epsilon(0.0)
+        super().__init__(
+            plain, plain, 0.0, **{"norm": 0.0, "stabilizer": 0.0, **options}
+        )
 
 
 __all__ = [
+    "CPLRP",
     "AttnLRP",
     "Composite",
     "EpsilonAlpha2Beta1",
@@ -259,4 +361,5 @@ __all__ = [
     "EpsilonPlus",
     "EpsilonPlusFlat",
     "ExcitationBackprop",
+    "RelP",
 ]

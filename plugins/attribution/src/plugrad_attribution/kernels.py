@@ -18,7 +18,7 @@ from plugrad import plugin
 from plugrad.plugin import Tensor
 
 from .layers import INPUT, Table, named
-from .rules import stabilized
+from .rules import damped
 
 # Kernels whose result scales with their inputs, so that the gradient keeps relevance.
 LINEAR = {
@@ -161,14 +161,17 @@ def _gate_of(kernel: plugin.Kernel) -> Callable[..., Tensor]:
 # --- products and sums -----------------------------------------------------------
 
 
-def half_of_two(amount: float) -> Callable[..., Tensor]:
+def of_two(amount: float, share: float = 0.5) -> Callable[..., Tensor]:
     """Return the rule of a matrix product of two tensors that depend on the input.
 
-    Each gets half of the relevance. ``amount`` stabilizes the denominator.
+    Args:
+        amount: The stabilizer of the denominator.
+        share: The share of each; 1 if the rules give nothing to one of them elsewhere.
+
     """
 
     def rule(dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor]) -> Tensor:
-        return 0.5 * original(dy * y / stabilized(y, amount) if amount else dy)
+        return share * original(damped(dy, y, amount))
 
     return rule
 
@@ -238,12 +241,12 @@ def sums(amount: float) -> Table:
     def left(
         dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor], b_tracked: bool
     ) -> Tensor:
-        return original(dy * y / stabilized(y, amount) if b_tracked else dy)
+        return original(damped(dy, y, amount) if b_tracked else dy)
 
     def right(
         dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor], a_tracked: bool
     ) -> Tensor:
-        return original(dy * y / stabilized(y, amount) if a_tracked else dy)
+        return original(damped(dy, y, amount) if a_tracked else dy)
 
     return {"Add": {"a": left, "b": right}}
 
@@ -252,7 +255,7 @@ def pools(amount: float) -> Table:
     """Return the rule of average pooling, with a stabilized denominator."""
 
     def rule(dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor]) -> Tensor:
-        return original(dy * y / stabilized(y, amount))
+        return original(damped(dy, y, amount))
 
     return {"AvgPool": {"x": rule}, "AvgPool3D": {"x": rule}}
 
@@ -261,7 +264,7 @@ def pools(amount: float) -> Table:
 
 
 def normalizations(amount: float) -> Table:
-    """Return the rules of layer and RMS norms: their denominator is a constant."""
+    """Return the rule of layer norms: their denominator is a constant."""
 
     def layer_norm(
         dy: Tensor,
@@ -271,7 +274,7 @@ def normalizations(amount: float) -> Table:
         axis: Any,
         epsilon: float,
     ) -> Tensor:
-        q = dy * y / stabilized(y, amount) if amount else dy
+        q = damped(dy, y, amount)
         if scale is not None:
             q = q * scale
         centered = x - pg.mean(x, axis=axis, keepdims=True)
@@ -279,14 +282,7 @@ def normalizations(amount: float) -> Table:
         q = q / pg.sqrt(variance + epsilon)
         return q - pg.mean(q, axis=axis, keepdims=True)
 
-    rms_norm = lambda dy, x, y: gate_of_scale(dy, x, y)
-    return {"LayerNorm": {"x": layer_norm}, pg.rms_norm: {"x": rms_norm}}
-
-
-def gate_of_scale(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return ``dy · y / x``, and zero where ``x`` is zero, as then ``y`` is, too."""
-    is_zero = x == 0
-    return pg.where(is_zero, 0.0, dy * y / pg.where(is_zero, 1.0, x))
+    return {"LayerNorm": {"x": layer_norm}}
 
 
 # The gradient of softmax is its rule in AttnLRP: a Taylor expansion around the logits,

@@ -31,6 +31,11 @@ def stabilized(z: Tensor, amount: float) -> Tensor:
     return z + pg.where(z >= 0, amount, -amount)
 
 
+def damped(c: Tensor, y: Tensor, amount: float) -> Tensor:
+    """Return ``c · y / stabilized(y, amount)``; ``c`` if the amount is zero."""
+    return c * y / stabilized(y, amount) if amount else c
+
+
 def positive(x: Tensor) -> Tensor:
     """Return the positive part."""
     return pg.maximum(x, 0.0)
@@ -69,8 +74,7 @@ class Epsilon:
 
     def __call__(self, c: Tensor, layer: Layer) -> Tensor:
         """Return the cotangent of the input, given that of the result."""
-        y = layer.y
-        return layer.backward(c * y / stabilized(y, self.epsilon), layer.w)
+        return layer.backward(damped(c, layer.y, self.epsilon), layer.w)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,144 @@
+"""What models write out: norms, activations and attention, as patterns of kernels.
+
+``rms_norm(x)`` and ``x * rsqrt(mean(x * x) + epsilon)`` are the same function, and both
+must get the same relevance. A pattern finds the kernels of the second form in a model.
+The patterns are small, so that a few of them cover many ways to write a function:
+GELU is a product of ``x`` and ``1 + erf(x / √2)``; each factor gets half, and the half
+of the second factor comes back to ``x``.
+
+Map: norms; activations; softmax; attention with constant weights.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import plugrad as pg
+from plugrad import plugin
+from plugrad.plugin import Tensor
+
+from .kernels import gate
+from .layers import Table
+
+Function = Callable[[Tensor], Tensor]
+
+# --- norms -----------------------------------------------------------------------
+
+# Ways to write 1 / √z, by the name of the pattern of a product with it.
+INVERSE_ROOTS: dict[str, Function] = {
+    "norm_by_rsqrt": lambda z: pg.rsqrt(z),
+    "norm_by_division": lambda z: 1.0 / pg.sqrt(z),
+    "norm_by_reciprocal": lambda z: pg.reciprocal(pg.sqrt(z)),
+    "norm_by_power": lambda z: z**-0.5,
+}
+
+
+def is_statistic(x: Tensor, z: Tensor) -> bool:
+    """Return whether ``z`` may be a mean over axes of ``x``: it broadcasts to it."""
+    if z.ndim > x.ndim:
+        return False
+    pairs = zip(reversed(x.shape), reversed(z.shape), strict=False)
+    return all(size in (1, whole) for whole, size in pairs)
+
+
+@functools.cache
+def norms() -> Table:
+    """Return the rule of ``x · 1/√z``: as in ``x / √z``, the root gets nothing."""
+    found: Table = {}
+    for name, inverse_root in INVERSE_ROOTS.items():
+        product = lambda x, z, f=inverse_root: x * f(z)
+        pattern = plugin.Pattern(
+            product, ((2, 3), (2, 1)), name=name, fits=is_statistic
+        )
+        found[pattern] = {"x": lambda dy, z: dy * pg.rsqrt(z), "z": None}
+    return found
+
+
+# --- activations -----------------------------------------------------------------
+
+CUBE = 0.044715  # of GELU by tanh: x + CUBE · x³, or x · (1 + CUBE · x²)
+# Functions plus a constant, by name: factors of GELU, and the divisor of a sigmoid.
+SHIFTED: dict[str, Function] = {
+    "one_plus_erf": lambda x: 1.0 + pg.erf(x),
+    "one_plus_tanh": lambda x: 1.0 + pg.tanh(x),
+    "one_plus_exp": lambda x: 1.0 + pg.exp(x),
+    "half_plus_half_erf": lambda x: 0.5 + 0.5 * pg.erf(x),
+    "half_plus_half_tanh": lambda x: 0.5 + 0.5 * pg.tanh(x),
+    "one_plus_product": lambda x: 1.0 + CUBE * x * x,
+    "one_plus_square": lambda x: 1.0 + CUBE * pg.square(x),
+    "one_plus_power": lambda x: 1.0 + CUBE * x**2,
+    "one_plus_scaled": lambda x: 1.0 + CUBE * (x * x),
+}
+
+
+@functools.cache
+def activations() -> Table:
+    """Return the identity rule for functions plus a constant, in activations.
+
+    Without it the constant would take a share, as a bias does.
+    """
+    return {
+        plugin.Pattern(f, ((2, 3),), name=name): {"x": gate}
+        for name, f in SHIFTED.items()
+    }
+
+
+# --- softmax ---------------------------------------------------------------------
+
+
+def _written_softmax(x: Tensor) -> Tensor:
+    powers = pg.exp(x)
+    return powers / pg.sum(powers, axis=-1, keepdims=True)
+
+
+@functools.cache
+def softmaxes() -> Table:
+    """Return the rule of a softmax that is written out: its gradient."""
+    pattern = plugin.Pattern(_written_softmax, ((2, 3),), name="softmax")
+
+    def gradient(dy: Tensor, y: Tensor, axis: Any) -> Tensor:
+        part = dy * y
+        return part - y * pg.sum(part, axis=axis, keepdims=True)
+
+    return {pattern: {"x": gradient}}
+
+
+# --- attention -------------------------------------------------------------------
+
+
+def _expanded(a: Tensor, v: Tensor) -> Tensor:
+    return pg.expand_dims(a, -1) * v
+
+
+def _reshaped(a: Tensor, v: Tensor) -> Tensor:
+    return pg.reshape(a, (2, 3, 1)) * v
+
+
+def _transposed(a: Tensor, v: Tensor) -> Tensor:
+    return pg.permute_dims(a, (1, 0)) * v
+
+
+# Sums with the weights of a softmax that are written as products and a sum.
+WEIGHTED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...]]] = {
+    "weighted": (lambda a, v: a * v, (2, 3)),
+    "weighted_expanded": (_expanded, (2, 3, 4)),
+    "weighted_reshaped": (_reshaped, (2, 3, 4)),
+    "weighted_transposed": (_transposed, (3, 2)),
+}
+
+
+@functools.cache
+def constant_attention() -> Table:
+    """Return the rules of attention whose weights are constants.
+
+    A softmax passes nothing on. In a product with it, the other factor gets all.
+    """
+    found: Table = {"Softmax": {"logits": None}}
+    found |= {pattern: {"x": None} for pattern in softmaxes()}
+    for name, (weighted, shape) in WEIGHTED.items():
+        for softmax in (pg.softmax, _written_softmax):
+            product = lambda s, v, f=weighted, g=softmax: f(g(s), v)
+            found[plugin.Pattern(product, ((2, 3), shape), name=name)] = {"s": None}
+    return found
