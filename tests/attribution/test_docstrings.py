@@ -31,7 +31,12 @@ SHOWN_ELSEWHERE = {  # names without their own example: where one is
 
 def documented():
     """Return the package's functions and classes by name."""
-    return {name: getattr(attr, name) for name in attr.__all__}
+    found = {name: getattr(attr, name) for name in attr.__all__}
+    surrogates = {
+        f"surrogates.{name}": getattr(attr.surrogates, name)
+        for name in attr.surrogates.__all__
+    }
+    return found | surrogates
 
 
 def test_every_name_has_an_example():

@@ -3,40 +3,49 @@
 The relevance of an input is computed by a backward pass with other gradients. This
 package has the gradients, as overrides of plugrad, and functions that apply them.
 
+A module is imported when one of its names is first used, because plugrad imports this
+package whenever it loads entry points.
+
 Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
 ``kernels``, everything that is not a layer; ``compositions``, what models write out of
 several kernels; ``composites``, which rule applies where; ``attribution``, the function
 that users call. ``gradients``, ``deeplift`` and ``inner`` have the methods that need no
-composite.
+composite. ``surrogates`` has the gradients of spikes, and ``plugin`` publishes them as
+packs.
 """
 
 from __future__ import annotations
 
-from .attribution import Attribution, attribute
-from .composites import (
-    CPLRP,
-    AttnLRP,
-    Composite,
-    EpsilonAlpha2Beta1,
-    EpsilonAlpha2Beta1Flat,
-    EpsilonGammaBox,
-    EpsilonPlus,
-    EpsilonPlusFlat,
-    ExcitationBackprop,
-    RelP,
-)
-from .deeplift import deep_lift, deep_shap
-from .gradients import (
-    Contributions,
-    deconvnet,
-    guided_backprop,
-    integrated_gradients,
-    smooth_grad,
-)
-from .inner import Patching, grad_cam, patching
-from .kernels import MissingRule
-from .layers import Layer
-from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, WSquare, ZPlus
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import surrogates
+    from .attribution import Attribution, attribute
+    from .composites import (
+        CPLRP,
+        AttnLRP,
+        Composite,
+        EpsilonAlpha2Beta1,
+        EpsilonAlpha2Beta1Flat,
+        EpsilonGammaBox,
+        EpsilonPlus,
+        EpsilonPlusFlat,
+        ExcitationBackprop,
+        RelP,
+    )
+    from .deeplift import deep_lift, deep_shap
+    from .gradients import (
+        Contributions,
+        deconvnet,
+        guided_backprop,
+        integrated_gradients,
+        smooth_grad,
+    )
+    from .inner import Patching, grad_cam, patching
+    from .kernels import MissingRule
+    from .layers import Layer
+    from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, WSquare, ZPlus
 
 __all__ = [
     "CPLRP",
@@ -70,13 +79,31 @@ __all__ = [
     "integrated_gradients",
     "patching",
     "smooth_grad",
+    "surrogates",
 ]
+_MODULES = (
+    "attribution",
+    "composites",
+    "deeplift",
+    "gradients",
+    "inner",
+    "kernels",
+    "layers",
+    "rules",
+)
 
 
-def __getattr__(name: str) -> str:
-    """Read the version from the metadata on demand: it is too slow for every import."""
-    if name != "__version__":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import version
+def __getattr__(name: str) -> Any:
+    """Look up a public name or the version on first use."""
+    if name == "__version__":
+        from importlib.metadata import version
 
-    return version("plugrad-attribution")
+        return version("plugrad-attribution")
+    if name == "surrogates":
+        return import_module(f"{__name__}.surrogates")
+    for module in _MODULES if name in __all__ else ():
+        found = import_module(f"{__name__}.{module}")
+        if name in found.__dict__:
+            globals()[name] = found.__dict__[name]
+            return found.__dict__[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
