@@ -49,6 +49,14 @@ class Form(NamedTuple):
     parts: tuple[Part, ...]
     constants: tuple[float | None, ...]
 
+    @property
+    def feeding(self) -> frozenset[str]:
+        """The kernels of the parts whose results the last part reads."""
+        sources = self.parts[-1].inputs
+        return frozenset(
+            [self.parts[s.number].kernel for s in sources if s.kind == PART]
+        )
+
 
 class Whole(NamedTuple):
     """Runs that an override takes for one run.

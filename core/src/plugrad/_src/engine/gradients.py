@@ -180,11 +180,16 @@ def note_run(
     """
     if run.outputs[0]._tape_id is None:
         return  # integers, which no tape records
-    wholes = overrides.wholes.get(run.kernel.name, ())
-    if wholes:
+    rows = overrides.wholes.get(run.kernel.name)
+    if rows:
         made = made_on_all(recording)
-        for whole in wholes:
-            if _find_whole(whole, overrides, recording, backend, run, made):
+        ids = [x._tape_id for x in run.inputs if x is not None]
+        runs = [made.get(tape_id) for tape_id in ids if tape_id is not None]
+        names = {one.kernel.name for one in runs if one is not None}
+        for feeding, whole, form in rows:
+            if feeding <= names and _find_whole(
+                whole, form, overrides, recording, backend, run, made
+            ):
                 break
     if run.kernel.name in overrides.noted:
         for one in recording:
@@ -193,6 +198,7 @@ def note_run(
 
 def _find_whole(
     whole: Whole,
+    form: Form,
     overrides: Overrides,
     recording: tuple[Tape, ...],
     backend: OpenBackend,
@@ -200,14 +206,13 @@ def _find_whole(
     made: Mapping[TapeId, Made],
 ) -> bool:
     """Record a run and those before it as one, if they match and a rule applies."""
-    for form in whole.forms:
-        for match in matches(form, run, made):
-            count = len(whole.kernel.inputs)
-            operands = tuple([match.operands[i] for i in range(count)])
-            if whole.fits is None or whole.fits(*operands):
-                return _record_whole(
-                    whole.kernel, overrides, recording, backend, form, match, operands
-                )
+    for match in matches(form, run, made):
+        count = len(whole.kernel.inputs)
+        operands = tuple([match.operands[i] for i in range(count)])
+        if whole.fits is None or whole.fits(*operands):
+            return _record_whole(
+                whole.kernel, overrides, recording, backend, form, match, operands
+            )
     return False
 
 

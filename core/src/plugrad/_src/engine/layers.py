@@ -15,7 +15,7 @@ from plugrad._src.registry.contract import VJP, VJPs, undecorated
 from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import reads_site
 
-from .forms import Whole
+from .forms import Form, Whole
 from .places import Same
 from .sites import Where
 from .tape import Plan
@@ -98,13 +98,18 @@ class Overrides:
         return set[str]().union(*hidden)
 
     @functools.cached_property
-    def wholes(self) -> dict[str, tuple[Whole, ...]]:
-        """The patterns by the kernel of their last part, the innermost layer first."""
-        found: dict[str, tuple[Whole, ...]] = {}
+    def wholes(self) -> dict[str, list[tuple[frozenset[str], Whole, Form]]]:
+        """The patterns and their forms by the kernel of the last part.
+
+        Patterns of inner layers come first, and then longer ones. Each comes with the
+        kernels that feed its last part, by which most of them are excluded at once.
+        """
+        found: dict[str, list[tuple[frozenset[str], Whole, Form]]] = {}
         for layer in reversed(self.layers):
             for whole in sorted(layer.wholes, key=_longest, reverse=True):
-                for last in {form.parts[-1].kernel for form in whole.forms}:
-                    found[last] = (*found.get(last, ()), whole)
+                for form in whole.forms:
+                    rows = found.setdefault(form.parts[-1].kernel, [])
+                    rows.append((form.feeding, whole, form))
         return found
 
     @functools.cached_property

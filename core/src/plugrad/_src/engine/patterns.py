@@ -234,7 +234,7 @@ def traced(
     """Return the form that a function has for some operands, and its runs."""
     tape = Tape()
     noting = Overrides(())
-    noting.__dict__.update(wholes={"": ()}, noted=_Everything())
+    noting.__dict__.update(wholes={"": []}, noted=_Everything())
     changes = {"backend": None, "level": None, "observers": (), "precision": None}
     with Scope(tapes=(tape,), overrides=noting, **changes):
         backend = dispatch.active()
