@@ -22,6 +22,7 @@ WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
 OPENCL_EVERY = 6
 # Folders whose tests never run on opencl: they use ops that other tests cover.
 NOT_ON_OPENCL = [
+    "attribution",
     "conformance_kit",
     "consumers",
     "examples",
@@ -34,6 +35,10 @@ NOT_ON_OPENCL = [
 PYTHON_EVERY = 4
 # Files of ours whose tests run with a few rows, like those of the conformance kit.
 SAMPLED = [
+    "attribution/test_attribution",
+    "attribution/test_deep_lift",
+    "attribution/test_methods",
+    "attribution/test_rules",
     "consumers/test_scipy",
     "consumers/test_sklearn",
     "core/jit/test_changes",
