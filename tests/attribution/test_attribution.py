@@ -86,6 +86,51 @@ def test_a_second_branch_is_not_a_bias(backend):
     np.testing.assert_allclose(found, gradient_times_input(f), rtol=1e-3, atol=1e-5)
 
 
+def test_a_branch_of_one_example_is_not_a_bias(backend):
+    square = RANDOM.normal(size=(4, 4)).astype(np.float32)
+    filters = RANDOM.normal(size=(2, 2, 1, 1)).astype(np.float32)
+    dense = lambda x: x @ square + pg.tanh(x)
+
+    def conv(x):
+        image = pg.reshape(x, (-1, 2, 2, 1))
+        h = pg.conv2d(image, filters) + pg.mean(image, axis=(1, 2), keepdims=True)
+        return pg.reshape(h, (-1, 1)) * np.ones((1, 2), np.float32)
+
+    for f in (dense, conv):
+        for rule in (attr.ZPlus(), attr.AlphaBeta(), attr.Gamma()):
+            rules = attr.Composite(rule, rule, stabilizer=0.0)
+            found = relevance(f, rules=rules, chunk=1)
+            np.testing.assert_allclose(
+                found, relevance(f, rules=rules), rtol=1e-3, atol=1e-4
+            )
+
+
+@pytest.mark.parametrize("mask", [(3,), (1, 3)])
+def test_the_mask_of_attention_is_not_a_bias(mask, backend):
+    w = RANDOM.normal(size=(4, 4)).astype(np.float32)
+    scores = lambda x: (x @ w) @ pg.permute_dims(pg.tanh(x), (1, 0))
+    masked = lambda x: scores(x) + np.zeros(mask, np.float32)
+    batched = lambda x: (scores(x)[None, None] + np.zeros(mask, np.float32))[0, 0]
+    for dense in (attr.Epsilon(), attr.ZPlus()):
+        rules = attr.AttnLRP(dense=dense)
+        expected = relevance(scores, rules=rules)
+        for f in (masked, batched):
+            found = relevance(f, rules=rules)
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_layers_with_transposed_inputs_are_found(backend):
+    rules = attr.Composite(dense=attr.ZPlus(), first=attr.Flat())
+    w = RANDOM.normal(size=(3, 4)).astype(np.float32)
+    b = np.asarray([0.5, -0.5, 1.0, 0.0], np.float32)
+    plain = lambda x: pg.relu(pg.matrix_transpose(x) @ w + b)[:3] @ W1
+    turned = lambda x: pg.relu(pg.matmul(x, w, transpose_a=True) + b)[:3] @ W1
+    for one in (rules, attr.Composite(dense=attr.ZPlus())):
+        found = relevance(turned, rules=one)
+        assert found.shape == X.shape
+    np.testing.assert_allclose(found, relevance(plain, rules=one), rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "move",
     [

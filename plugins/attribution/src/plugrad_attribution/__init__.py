@@ -8,10 +8,10 @@ package whenever it loads entry points.
 
 Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
 ``kernels``, everything that is not a layer; ``compositions``, what models write out of
-several kernels; ``composites``, which rule applies where; ``attribution``, the function
-that users call. ``gradients``, ``deeplift`` and ``inner`` have the methods that need no
-composite. ``surrogates`` has the gradients of spikes, and ``plugin`` publishes them as
-packs.
+several kernels; ``first``, the layer that reads the input; ``composites``, which rule
+applies where; ``attribution``, the function that users call. ``gradients``,
+``deeplift`` and ``inner`` have the methods that need no composite. ``surrogates`` has
+the gradients of spikes, and ``plugin`` publishes them as packs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import plugrad as pg
 from plugrad.plugin import Tensor
 
-from . import compositions, kernels, layers
+from . import compositions, first, kernels, layers
 from .layers import Functions, Rule, Table, Target
 from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, ZPlus
 
@@ -90,7 +90,7 @@ class Composite:
         table |= self.more
         table |= layers.of_input()
         if self.first is not None:
-            table |= layers.first_layers(self.first)
+            table |= first.first_layers(self.first)
         if self.missing == "error":
             table = kernels.refusals(table) | table
         return table
@@ -120,7 +120,7 @@ class Composite:
         for pattern, rule in self.where.items():
             table = _layers(rule, rule, self._product())
             if layers.gives_relevance(rule):
-                table |= layers.first_layers(rule)
+                table |= first.first_layers(rule)
             blocks.append(pg.use_gradients(table, where=pattern, linear=False))
         return blocks
 

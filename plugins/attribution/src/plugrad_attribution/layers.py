@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import plugrad as pg
@@ -106,8 +106,18 @@ def _conv2d_transpose_bias(x: Tensor, filter: Tensor, bias: Tensor) -> Tensor:
 
 
 def is_bias(x: Tensor, w: Tensor, b: Tensor) -> bool:
-    """Return whether an operand of a sum is a bias, rather than a second branch."""
+    """Return whether an operand of a sum is a bias, rather than a second branch.
+
+    With one example, a branch may have the shape of a bias; see ``applied``.
+    """
     return b.ndim <= 1 or all(size == 1 for size in b.shape[:-1])
+
+
+def applied(rule: Rule, c: Tensor, layer: Layer, b_tracked: bool) -> Tensor:
+    """Return what a rule gives; a bias that depends on the input is a branch."""
+    if b_tracked and layer.b is not None:
+        layer = layer._replace(b=None, y=layer.y - layer.b)
+    return rule(c, layer)
 
 
 @functools.cache
@@ -159,20 +169,29 @@ def _of_kernel(kernel: str, name: str, rule: Rule) -> Callable[..., Tensor]:
 
 def _of_pattern(kernel: str, rule: Rule) -> Callable[..., Tensor]:
     """Return the gradient of a convolution with a bias."""
-    return lambda dy, x, filter, bias, y, geometry: rule(
-        dy, Layer(x, filter, bias, y, *convolution(kernel, geometry))
+    return lambda dy, x, filter, bias, y, geometry, bias_tracked: applied(
+        rule,
+        dy,
+        Layer(x, filter, bias, y, *convolution(kernel, geometry)),
+        bias_tracked,
     )
 
 
 # --- products --------------------------------------------------------------------
 
 
-def product(transpose_b: bool) -> Kind:
-    """Return the product ``x @ w``, or ``x @ wᵀ``."""
-    return Kind(
-        lambda x, w: pg.matmul(x, w, transpose_b=transpose_b),
-        lambda c, w: pg.matmul(c, w, transpose_b=not transpose_b),
+def product(transpose_a: bool, transpose_b: bool) -> Kind:
+    """Return the product ``x @ w``, with ``xᵀ`` or ``wᵀ``."""
+
+    def backward(c: Tensor, w: Tensor) -> Tensor:
+        if transpose_a:
+            return pg.matmul(w, c, transpose_a=transpose_b, transpose_b=True)
+        return pg.matmul(c, w, transpose_b=not transpose_b)
+
+    forward = functools.partial(
+        pg.matmul, transpose_a=transpose_a, transpose_b=transpose_b
     )
+    return Kind(forward, backward)
 
 
 def _left(transpose_a: bool, transpose_b: bool) -> Kind:
@@ -211,7 +230,21 @@ def dense() -> plugin.Pattern:
     vector = ((3,), (3, 4), (4,))
     matrix = ((2, 3), (3, 4), (4,))
     more = ((2, 2, 3), (3, 4), (4,))
-    return plugin.Pattern(_dense, vector, matrix, more, name="dense", fits=is_bias)
+    return plugin.Pattern(_dense, vector, matrix, more, name="dense", fits=_is_dense)
+
+
+def _is_dense(x: Tensor, w: Tensor, b: Tensor) -> bool:
+    """Return whether a sum is one with a bias, and not with the mask of attention."""
+    return w.ndim <= 2 and is_bias(x, w, b)
+
+
+def _to_weights(c: Tensor, x: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    """Return the gradient of a product with respect to a matrix ``w``."""
+    rows = pg.matrix_transpose(x) if transpose_a else pg.reshape(x, (-1, x.shape[-1]))
+    columns = pg.reshape(c, (rows.shape[0], -1))
+    if transpose_b:
+        return pg.matmul(columns, rows, transpose_a=True)
+    return pg.matmul(rows, columns, transpose_a=True)
 
 
 def products(rule: Rule, of_two: Callable[..., Tensor]) -> Table:
@@ -234,22 +267,28 @@ def products(rule: Rule, of_two: Callable[..., Tensor]) -> Table:
         names = ["a", "b", "y", "transpose_a", "transpose_b"]
         return named(gradient, ["dy", *names, f"{w}_tracked", "original"])
 
-    def with_bias(
-        dy: Tensor,
-        x: Tensor,
-        w: Tensor,
-        b: Tensor,
-        y: Tensor,
-        transpose_b: bool,
-        w_tracked: bool,
-        original: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        if w_tracked:
-            return of_two(dy, y, original)
-        return rule(dy, Layer(x, w, b, y, *product(transpose_b)))
+    def with_bias(dy: Tensor, **given: Any) -> Tensor:
+        x, w, b, y = [given[name] for name in ("x", "w", "b", "y")]
+        kind = product(given["transpose_a"], given["transpose_b"])
+        if given["w_tracked"]:
+            return of_two(dy, y, lambda c: kind.backward(c, w))
+        return applied(rule, dy, Layer(x, w, b, y, *kind), given["b_tracked"])
 
+    def of_weights(dy: Tensor, original: Any, **given: Any) -> Tensor:
+        if not given["x_tracked"]:
+            return original(dy)
+        to_weights = lambda c: _to_weights(
+            c, given["x"], given["transpose_a"], given["transpose_b"]
+        )
+        return of_two(dy, given["y"], to_weights)
+
+    names = ["dy", "x", "w", "b", "y", "transpose_a", "transpose_b"]
+    dense_rules = {
+        "x": named(with_bias, [*names, "w_tracked", "b_tracked"]),
+        "w": named(of_weights, [*names, "x_tracked", "original"]),
+    }
     operands = {"a": of_operand("a", "b", _left), "b": of_operand("b", "a", _right)}
-    return {"BatchMatMul": operands, dense(): {"x": with_bias}}
+    return {"BatchMatMul": operands, dense(): dense_rules}
 
 
 # --- the first layer -------------------------------------------------------------
@@ -271,109 +310,6 @@ def of_input() -> Table:
     return {INPUT: {"x": lambda dy, x: dy * x}}
 
 
-def _padded(x: Tensor) -> Tensor:
-    return pg.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    return pg.permute_dims(x, (0, 2, 3, 1))
-
-
-# How models move an input before their first layer: the names of the attributes of the
-# moves, a function that moves an image, and the shape of the image.
-MOVES: list[tuple[tuple[str, ...], Callable[[Tensor], Tensor], tuple[int, ...]]] = [
-    ((), lambda x: x, (1, 4, 4, 2)),
-    (("axes",), _channels_last, (1, 2, 4, 4)),
-    (("paddings",), _padded, (1, 4, 4, 2)),
-    (("axes", "paddings"), lambda x: _padded(_channels_last(x)), (1, 2, 4, 4)),
-]
-
-
-def moved(x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
-    """Return an input as a model has moved it, given the attributes of the moves."""
-    if "axes" in attributes:
-        x = pg.permute_dims(x, attributes["axes"])
-    if "paddings" in attributes:
-        x = pg.pad(x, attributes["paddings"])
-    if "shape" in attributes:
-        x = pg.reshape(x, attributes["shape"])
-    return x
-
-
-class Entry(NamedTuple):
-    """A way from the input of a model to its first layer.
-
-    Attributes:
-        pattern: The marked input, what moves it, and the layer.
-        moves: The names of the attributes of the moves.
-        kind: The layer, given the attributes of the pattern.
-
-    """
-
-    pattern: plugin.Pattern
-    moves: tuple[str, ...]
-    kind: Callable[[Mapping[str, Any]], Kind]
-
-
-@functools.cache
-def entries() -> list[Entry]:
-    """Return the ways from a marked input to a convolution or a product."""
-    found = []
-    for moves, move, shape in MOVES:
-        image = [(shape, (3, 3, 2, 4), (4,))]
-        found += _entries("first_conv2d", _conv2d, move, image, moves)
-        image = [(shape, (3, 3, 2, 1), (2,))]
-        found += _entries("first_depthwise", _depthwise, move, image, moves)
-    rows = [((2, 3), (3, 4), (4,)), ((3,), (3, 4), (4,)), ((2, 2, 3), (3, 4), (4,))]
-    found += _entries("first_dense", _product, lambda x: x, rows, ())
-    flat = [((2, 2, 3), (6, 4), (4,))]
-    return found + _entries("first_flat", _product, _flattened, flat, ("shape",))
-
-
-class Family(NamedTuple):
-    """An op of first layers, and what it is, given the attributes of a run."""
-
-    op: Callable[[Tensor, Tensor], Tensor]
-    kind: Callable[[Mapping[str, Any]], Kind]
-
-
-_conv2d = Family(pg.conv2d, lambda given: convolution("Conv2D", given["geometry"]))
-_depthwise = Family(
-    pg.depthwise_conv2d,
-    lambda given: convolution("DepthwiseConv2dNative", given["geometry"]),
-)
-_product = Family(pg.matmul, lambda given: product(given["transpose_b"]))
-
-
-def _flattened(x: Tensor) -> Tensor:
-    return pg.reshape(x, (2, -1))
-
-
-def _entries(
-    name: str,
-    family: Family,
-    move: Callable[[Tensor], Tensor],
-    shapes: Sequence[tuple[tuple[int, ...], ...]],
-    moves: tuple[str, ...],
-) -> list[Entry]:
-    """Return the entries with a bias and without."""
-
-    def with_bias(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-        return family.op(move(marked(x)), w) + b
-
-    def without_bias(x: Tensor, w: Tensor) -> Tensor:
-        return family.op(move(marked(x)), w)
-
-    long = plugin.Pattern(with_bias, *shapes, name=name, fits=is_bias)
-    short = plugin.Pattern(without_bias, *[s[:2] for s in shapes], name=f"{name}_plain")
-    return [Entry(long, moves, family.kind), Entry(short, moves, family.kind)]
-
-
-def first_layers(rule: Rule) -> Table:
-    """Return gradients that apply a rule to the layers that read a marked input."""
-    return {entry.pattern: {"x": _of_entry(entry, rule)} for entry in entries()}
-
-
 def gives_relevance(rule: Rule) -> bool:
     """Return whether a rule returns relevance, and not relevance over value."""
     return bool(getattr(rule, "gives_relevance", False))
@@ -392,34 +328,18 @@ def over_value(rule: Rule) -> Rule:
     return divided
 
 
-def _of_entry(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
-    """Return the gradient of an entry; it is relevance, as that of ``INPUT``."""
-
-    def gradient(dy: Tensor, x: Tensor, w: Tensor, y: Tensor, **given: Any) -> Tensor:
-        b = given.pop("b", None)
-        moves = {name: given[name] for name in entry.moves}
-        at_layer, back = pg.vjp(lambda x: moved(x, moves), x)
-        found = rule(dy, Layer(at_layer, w, b, y, *entry.kind(given)))
-        if not gives_relevance(rule):
-            found = found * at_layer
-        return back(found)[0]
-
-    attributes = [n for n in entry.pattern.attributes if n in _READ or n in entry.moves]
-    return named(gradient, ["dy", *entry.pattern.inputs, "y", *attributes])
-
-
-_READ = ("geometry", "transpose_b")  # the attributes of layers
-
-
 def named(function: Callable[..., Any], parameters: list[str]) -> Callable[..., Any]:
     """Return ``function`` with parameters of these names, which it takes by keyword.
 
     The first one is passed by position. plugrad reads the names of a gradient
     function to know what to save for it.
     """
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     found: Any = functools.partial(function)  # its signature can be set
-    found.__signature__ = inspect.Signature(
-        [inspect.Parameter(n, kind) for n in parameters]
-    )
+    found.__signature__ = _signature(*parameters)
     return found
+
+
+@functools.cache
+def _signature(*parameters: str) -> inspect.Signature:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature([inspect.Parameter(n, kind) for n in parameters])

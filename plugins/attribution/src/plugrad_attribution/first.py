@@ -1,0 +1,158 @@
+"""The first layer of a model: the layer that reads the input, directly or moved.
+
+Rules such as flat and box are for this layer alone. It is found by patterns that begin
+at the mark of the input.
+
+Map: how models move their input; the ways from the input to a layer; the gradients.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import plugrad as pg
+from plugrad import plugin
+from plugrad.plugin import Tensor
+
+from .layers import (
+    Kind,
+    Layer,
+    Rule,
+    Table,
+    applied,
+    convolution,
+    gives_relevance,
+    is_bias,
+    marked,
+    named,
+    product,
+)
+
+
+def _padded(x: Tensor) -> Tensor:
+    return pg.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return pg.permute_dims(x, (0, 2, 3, 1))
+
+
+# How models move an input before their first layer: the names of the attributes of the
+# moves, a function that moves an image, and the shape of the image.
+MOVES: list[tuple[tuple[str, ...], Callable[[Tensor], Tensor], tuple[int, ...]]] = [
+    ((), lambda x: x, (1, 4, 4, 2)),
+    (("axes",), _channels_last, (1, 2, 4, 4)),
+    (("paddings",), _padded, (1, 4, 4, 2)),
+    (("axes", "paddings"), lambda x: _padded(_channels_last(x)), (1, 2, 4, 4)),
+]
+
+
+def moved(x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
+    """Return an input as a model has moved it, given the attributes of the moves."""
+    if "axes" in attributes:
+        x = pg.permute_dims(x, attributes["axes"])
+    if "paddings" in attributes:
+        x = pg.pad(x, attributes["paddings"])
+    if "shape" in attributes:
+        x = pg.reshape(x, attributes["shape"])
+    return x
+
+
+class Entry(NamedTuple):
+    """A way from the input of a model to its first layer.
+
+    Attributes:
+        pattern: The marked input, what moves it, and the layer.
+        moves: The names of the attributes of the moves.
+        kind: The layer, given the attributes of the pattern.
+
+    """
+
+    pattern: plugin.Pattern
+    moves: tuple[str, ...]
+    kind: Callable[[Mapping[str, Any]], Kind]
+
+
+@functools.cache
+def entries() -> list[Entry]:
+    """Return the ways from a marked input to a convolution or a product."""
+    found = []
+    for moves, move, shape in MOVES:
+        image = [(shape, (3, 3, 2, 4), (4,))]
+        found += _entries("first_conv2d", _conv2d, move, image, moves)
+        image = [(shape, (3, 3, 2, 1), (2,))]
+        found += _entries("first_depthwise", _depthwise, move, image, moves)
+    rows = [((2, 3), (3, 4), (4,)), ((3,), (3, 4), (4,)), ((2, 2, 3), (3, 4), (4,))]
+    found += _entries("first_dense", _product, lambda x: x, rows, ())
+    flat = [((2, 2, 3), (6, 4), (4,))]
+    return found + _entries("first_flat", _product, _flattened, flat, ("shape",))
+
+
+class Family(NamedTuple):
+    """An op of first layers, and what it is, given the attributes of a run."""
+
+    op: Callable[[Tensor, Tensor], Tensor]
+    kind: Callable[[Mapping[str, Any]], Kind]
+
+
+_conv2d = Family(pg.conv2d, lambda given: convolution("Conv2D", given["geometry"]))
+_depthwise = Family(
+    pg.depthwise_conv2d,
+    lambda given: convolution("DepthwiseConv2dNative", given["geometry"]),
+)
+_product = Family(
+    pg.matmul, lambda given: product(given["transpose_a"], given["transpose_b"])
+)
+
+
+def _flattened(x: Tensor) -> Tensor:
+    return pg.reshape(x, (2, -1))
+
+
+def _entries(
+    name: str,
+    family: Family,
+    move: Callable[[Tensor], Tensor],
+    shapes: Sequence[tuple[tuple[int, ...], ...]],
+    moves: tuple[str, ...],
+) -> list[Entry]:
+    """Return the entries with a bias and without."""
+
+    def with_bias(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return family.op(move(marked(x)), w) + b
+
+    def without_bias(x: Tensor, w: Tensor) -> Tensor:
+        return family.op(move(marked(x)), w)
+
+    long = plugin.Pattern(with_bias, *shapes, name=name, fits=is_bias)
+    short = plugin.Pattern(without_bias, *[s[:2] for s in shapes], name=f"{name}_plain")
+    return [Entry(long, moves, family.kind), Entry(short, moves, family.kind)]
+
+
+def first_layers(rule: Rule) -> Table:
+    """Return gradients that apply a rule to the layers that read a marked input."""
+    return {entry.pattern: {"x": _of_entry(entry, rule)} for entry in entries()}
+
+
+def _of_entry(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
+    """Return the gradient of an entry; it is relevance, as that of ``INPUT``."""
+
+    def gradient(dy: Tensor, x: Tensor, w: Tensor, y: Tensor, **given: Any) -> Tensor:
+        b = given.get("b")
+        moves = {name: given[name] for name in entry.moves}
+        at_layer, back = pg.vjp(lambda x: moved(x, moves), x)
+        layer = Layer(at_layer, w, b, y, *entry.kind(given))
+        found = applied(rule, dy, layer, given.get("b_tracked", False))
+        if not gives_relevance(rule):
+            found = found * at_layer
+        return back(found)[0]
+
+    attributes = [n for n in entry.pattern.attributes if n in _READ or n in entry.moves]
+    is_branch = ["b_tracked"] if "b" in entry.pattern.inputs else []
+    inputs = entry.pattern.inputs
+    return named(gradient, ["dy", *inputs, "y", *attributes, *is_branch])
+
+
+_READ = ("geometry", "transpose_a", "transpose_b")  # the attributes of layers
