@@ -192,6 +192,50 @@ def test_activations_pass_their_relevance_on(backend):
         )
 
 
+def test_hard_sigmoids_of_any_slope_pass_their_relevance_on(backend):
+    for alpha, beta in ((1 / 6, 0.5), (0.2, 0.5), (0.25, 0.4)):
+        f = lambda x, a=alpha, b=beta: pg.hard_sigmoid(x, alpha=a, beta=b)
+        found = relevance(f, target=None)
+        np.testing.assert_allclose(found, f(pg.asarray(X)).numpy(), rtol=1e-4)
+
+
+HOMOGENEOUS = {  # functions of degree 1: their gradient keeps relevance
+    "ComplexAbs": lambda x: pg.abs(pg.fft.rfft(x)),
+    "Conv3DBackpropInputV2": lambda x: pg.conv3d_transpose(
+        pg.reshape(x, (-1, 1, 2, 2, 1)),
+        np.ones((2, 2, 2, 1, 1), np.float32),
+        (3, 2, 3, 3, 1),
+    ),
+    "Hypot": lambda x: pg.hypot(x, x[:, ::-1] * 2.0),
+    "SquaredDifference": lambda x: pg.squared_difference(x, x[:, ::-1]),
+    "TensorScatterExtremum": lambda x: pg.tensor_scatter_update(
+        x[:, 0], [[0], [1]], x[:2, 1], reduction="max"
+    ),
+    "Unique": lambda x: pg.unique_values(x),
+}
+
+
+@pytest.mark.parametrize("kernel", HOMOGENEOUS)
+def test_relevance_is_kept_without_a_rule(kernel, backend):
+    f = HOMOGENEOUS[kernel]
+    total = lambda x: pg.sum(f(x)) * pg.ones((3,)) / 3.0
+    found = attr.attribute(total, X, RULES, lambda y: y)
+    np.testing.assert_allclose(
+        pg.sum(found.input).item(), pg.sum(found.value).item(), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("op", [pg.lstm, pg.gru])
+def test_recurrent_kernels_are_decomposed(op, backend):
+    parts = 4 if op is pg.lstm else 3
+    w = RANDOM.normal(size=(parts * 3, 2)).astype(np.float32)
+    u = RANDOM.normal(size=(parts * 3, 3)).astype(np.float32)
+    f = lambda x: op(pg.reshape(x, (2, -1, 2)), w, u)[1]
+    found = relevance(f, rules=attr.AttnLRP())
+    assert np.isfinite(found).all()
+    assert not np.allclose(found, gradient_times_input(f))
+
+
 def test_two_factors_get_half_each(backend):
     found = relevance(lambda x: x * pg.tanh(x), target=None)
     y = X * np.tanh(X)

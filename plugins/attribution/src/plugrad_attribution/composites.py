@@ -59,7 +59,7 @@ class Composite:
         first: Rule | None = None,
         *,
         where: Mapping[str, Rule] | None = None,
-        more: Mapping[Target, Functions] | None = None,
+        more: Mapping[Target, Functions | None] | None = None,
         stabilizer: float = 1e-6,
         missing: str = "error",
     ) -> None:
@@ -107,6 +107,7 @@ class Composite:
             **compositions.norms(),
             **compositions.activations(),
             **compositions.softmaxes(),
+            **compositions.logsumexp(),
         }
 
     def _product(self) -> Callable[..., Tensor]:
@@ -116,7 +117,10 @@ class Composite:
     @functools.cached_property
     def _blocks(self) -> list[Any]:
         """The overrides, outermost first; each is entered anew for each call."""
-        blocks = [pg.use_gradients(self.table, linear=False)]
+        names = [name for name in kernels.DECOMPOSED if name not in self.more]
+        decomposed: Table = {name: None for name in names}
+        blocks = [pg.use_gradients(decomposed)]
+        blocks.append(pg.use_gradients(self.table, linear=False))
         for pattern, rule in self.where.items():
             table = _layers(rule, rule, self._product())
             if layers.gives_relevance(rule):

@@ -105,6 +105,14 @@ def softmaxes() -> Table:
     return {pattern: {"x": gradient}}
 
 
+def logsumexp() -> Table:
+    """Return the rule of ``logsumexp``: its gradient, as for softmax.
+
+    The op has ``custom_grad``. Without a rule, a ledger would not see it.
+    """
+    return {pg.logsumexp: {"x": lambda dy, original: original(dy)}}
+
+
 # --- attention -------------------------------------------------------------------
 
 

@@ -10,7 +10,8 @@ which there is no rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import functools
+from collections.abc import Callable, Collection
 from typing import Any
 
 import plugrad as pg
@@ -31,17 +32,23 @@ LINEAR = {
     "BatchToSpaceND",
     "BroadcastTo",
     "Cast",
+    "Complex",
+    "ComplexAbs",
     "Concat",
+    "Conv3DBackpropInputV2",
     "CropAndResize",
     "Cumsum",
     "DepthToSpace",
+    "DepthwiseConv2dNativeBackpropInput",
     "Diag",
+    "Dilation2D",
     "Einsum",
     "ExpandDims",
     "FFT",
     "FlipLeftRight",
     "GatherNd",
     "GatherV2",
+    "Hypot",
     "IFFT",
     "Identity",
     "Imag",
@@ -60,6 +67,8 @@ LINEAR = {
     "Pack",
     "PadV2",
     "Prelu",
+    "RaggedGather",
+    "RaggedTensorToTensor",
     "Real",
     "Relu",
     "Reshape",
@@ -80,16 +89,24 @@ LINEAR = {
     "Sub",
     "Sum",
     "Take",
+    "TensorScatterExtremum",
     "TensorScatterUpdate",
     "Tile",
     "TopK",
     "Transform",
     "Transpose",
+    "Unique",
     "Unpack",
     "UnsortedSegmentSum",
     "plugrad.Alias",
     "plugrad.To",
 }
+
+# Those that may fill places with a number, which is a constant.
+WITH_FILL = {"CropAndResize", "PadV2", "RotateWithOffset", "Transform"}
+
+# Kernels that are recorded as those of their decomposition, which have rules.
+DECOMPOSED = ("GRU", "LRN", "LSTM", "SquaredDifference")
 
 GATES = (
     "Acos",
@@ -98,22 +115,29 @@ GATES = (
     "Asinh",
     "Atan",
     "Atanh",
+    "Ceil",
     "ClipByValue",
     "Cos",
     "Cosh",
+    "Digamma",
     "Elu",
     "Erf",
     "Erfc",
+    "Erfinv",
     "Exp",
     "Exp2",
     "Expm1",
+    "Floor",
     "Gelu",
     "GeluTanh",
+    "Lgamma",
     "Log",
     "Log1p",
     "Mish",
+    "Polygamma",
     "Reciprocal",
     "Relu6",
+    "Round",
     "Rsqrt",
     "Selu",
     "Sigmoid",
@@ -124,9 +148,10 @@ GATES = (
     "Sqrt",
     "Tan",
     "Tanh",
+    "Trunc",
 )
 # Ops of several kernels that are element-wise functions.
-GATE_OPS = (pg.silu, pg.hard_swish, pg.hard_sigmoid, pg.log_sigmoid)
+GATE_OPS = (pg.silu, pg.hard_swish, pg.log_sigmoid)
 TINY = 1e-9  # below this, a gate has its plain gradient
 
 
@@ -146,7 +171,21 @@ def gates() -> Table:
         found[name] = {contracts[name].inputs[0]: _gate_of(contracts[name])}
     for op in GATE_OPS:
         found[op] = {"x": gate}
+    found[hard_sigmoid()] = {"x": gate}
     return found
+
+
+@functools.cache
+def hard_sigmoid() -> plugin.Pattern:
+    """Return the pattern of ``hard_sigmoid`` with any slope and offset.
+
+    Constants that differ between the examples are not compared.
+    """
+
+    def with_any_slope(x: Tensor) -> Tensor:
+        return pg.hard_sigmoid(x, alpha=0.1 * x.size, beta=0.1 * x.size)
+
+    return plugin.Pattern(with_any_slope, ((2,),), ((3,),), name="hard_sigmoid")
 
 
 def _gate_of(kernel: plugin.Kernel) -> Callable[..., Tensor]:
@@ -297,19 +336,36 @@ class MissingRule(NotImplementedError):
     """Relevance reached a kernel for which the rules have nothing."""
 
 
-def refusals(known: Iterable[Any]) -> Table:
+def refusals(known: Collection[Any]) -> Table:
     """Return gradients that raise, for all kernels that are neither known nor linear.
 
     Args:
         known: The kernels, ops and patterns that have rules.
 
     """
-    has_rule = {*LINEAR, *WITH_CONSTANT, *(k for k in known if isinstance(k, str))}
+    has_rule = {*LINEAR, *WITH_CONSTANT, *DECOMPOSED, *names_of(known)}
     found: Table = {}
     for name, kernel in plugin.contracts().items():
         if name not in has_rule and not kernel.fused and _is_differentiable(kernel):
             found[name] = {x: _refusal(name, kernel) for x in kernel.inputs}
     return found
+
+
+def names_of(targets: Collection[Any]) -> set[str]:
+    """Return the names of the kernels for which a table has rules, without patterns.
+
+    Args:
+        targets: Kernels, their names, ops and patterns.
+
+    """
+    found = {target for target in targets if isinstance(target, str)}
+    found |= {target.name for target in targets if isinstance(target, plugin.Kernel)}
+    ops = {
+        f"{target.__module__}.{target.__name__}".removeprefix("plugrad.")
+        for target in targets
+        if callable(target)
+    }
+    return found | {k.name for k in plugin.contracts().values() if k.op in ops}
 
 
 def _is_differentiable(kernel: plugin.Kernel) -> Collection[str] | bool:

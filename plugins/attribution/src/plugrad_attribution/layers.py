@@ -22,7 +22,7 @@ from plugrad.plugin import Kernel, Tensor
 # What override_gradient and use_gradients take as a key.
 Target = str | Callable[..., Any] | Kernel | plugin.Pattern
 Functions = Mapping[str, Callable[..., Any] | None]
-Table = dict[Target, Functions]
+Table = dict[Target, Functions | None]  # None: the kernel is decomposed
 
 _KERNELS = plugin.contracts()
 
