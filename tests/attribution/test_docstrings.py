@@ -14,6 +14,7 @@ SHOWN_ELSEWHERE = {  # names without their own example: where one is
     "AlphaBeta": "docs/attribution.md",
     "Attribution": "attribute",
     "Box": "EpsilonGammaBox",
+    "Covered": "coverage",
     "EpsilonAlpha2Beta1": "docs/attribution.md",
     "EpsilonAlpha2Beta1Flat": "docs/attribution.md",
     "EpsilonPlus": "attribute",
@@ -24,6 +25,7 @@ SHOWN_ELSEWHERE = {  # names without their own example: where one is
     "Layer": "docs/attribution.md",
     "MissingRule": "docs/attribution.md",
     "Patching": "patching",
+    "Row": "Ledger",
     "WSquare": "docs/attribution.md",
     "ZPlus": "docs/attribution.md",
 }

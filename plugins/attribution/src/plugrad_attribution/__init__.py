@@ -9,9 +9,11 @@ package whenever it loads entry points.
 Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
 ``kernels``, everything that is not a layer; ``compositions``, what models write out of
 several kernels; ``first``, the layer that reads the input; ``composites``, which rule
-applies where; ``attribution``, the function that users call. ``gradients``,
-``deeplift`` and ``inner`` have the methods that need no composite. ``surrogates`` has
-the gradients of spikes, and ``plugin`` publishes them as packs.
+applies where; ``flows``, how relevance is observed on its way; ``ledger`` and
+``places``, what is kept of it; ``attribution`` and ``covered``, the functions that
+users call. ``gradients``, ``deeplift`` and ``inner`` have the methods that need no
+composite. ``surrogates`` has the gradients of spikes, and ``plugin`` publishes them as
+packs.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         ExcitationBackprop,
         RelP,
     )
+    from .covered import Coverage, Covered, coverage
     from .deeplift import deep_lift, deep_shap
     from .gradients import (
         Contributions,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from .inner import Patching, grad_cam, patching
     from .kernels import MissingRule
     from .layers import Layer
+    from .ledger import Ledger, Row
     from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, WSquare, ZPlus
 
 __all__ = [
@@ -55,6 +59,8 @@ __all__ = [
     "Box",
     "Composite",
     "Contributions",
+    "Coverage",
+    "Covered",
     "Epsilon",
     "EpsilonAlpha2Beta1",
     "EpsilonAlpha2Beta1Flat",
@@ -65,12 +71,15 @@ __all__ = [
     "Flat",
     "Gamma",
     "Layer",
+    "Ledger",
     "MissingRule",
     "Patching",
     "RelP",
+    "Row",
     "WSquare",
     "ZPlus",
     "attribute",
+    "coverage",
     "deconvnet",
     "deep_lift",
     "deep_shap",
@@ -84,11 +93,13 @@ __all__ = [
 _MODULES = (
     "attribution",
     "composites",
+    "covered",
     "deeplift",
     "gradients",
     "inner",
     "kernels",
     "layers",
+    "ledger",
     "rules",
 )
 

@@ -8,6 +8,7 @@ Map: ``Composite``; composites of zennit by name; AttnLRP, CP-LRP and RelP.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
@@ -95,6 +96,17 @@ class Composite:
             table = kernels.refusals(table) | table
         return table
 
+    @functools.cached_property
+    def tables(self) -> list[tuple[Table, str | None]]:
+        """The gradients of all kernels, and then those of each place in ``where``."""
+        found: list[tuple[Table, str | None]] = [(self.table, None)]
+        for pattern, rule in self.where.items():
+            table = _layers(rule, rule, self._product())
+            if layers.gives_relevance(rule):
+                table |= first.first_layers(rule)
+            found.append((table, pattern))
+        return found
+
     def _others(self) -> Table:
         """Return the gradients of the kernels that are not layers."""
         return {
@@ -119,14 +131,18 @@ class Composite:
         """The overrides, outermost first; each is entered anew for each call."""
         names = [name for name in kernels.DECOMPOSED if name not in self.more]
         decomposed: Table = {name: None for name in names}
-        blocks = [pg.use_gradients(decomposed)]
-        blocks.append(pg.use_gradients(self.table, linear=False))
-        for pattern, rule in self.where.items():
-            table = _layers(rule, rule, self._product())
-            if layers.gives_relevance(rule):
-                table |= first.first_layers(rule)
-            blocks.append(pg.use_gradients(table, where=pattern, linear=False))
-        return blocks
+        return [pg.use_gradients(decomposed)] + [
+            pg.use_gradients(table, where=where, linear=False)
+            for table, where in self.tables
+        ]
+
+    def with_gradients(self) -> Composite:
+        """Return these rules with ``missing="gradient"``."""
+        found = copy.copy(self)
+        found.missing = "gradient"
+        for name in ("table", "tables", "_blocks"):
+            found.__dict__.pop(name, None)
+        return found
 
     def bind(self, f: Callable[P, R]) -> Callable[P, R]:
         """Return ``f``, run under the rules of this composite."""

@@ -13,7 +13,6 @@ import contextvars
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import plugrad as pg
@@ -23,6 +22,7 @@ from plugrad.plugin import Tensor, TensorLike
 from .attribution import Target
 from .examples import Model, checked, in_chunks, value_and_gradient
 from .layers import Table, named
+from .places import is_inside
 
 MAX_CACHED_BLOCKS = 64  # for so many names of scopes
 CUSTOM_OPS = (pg.hard_swish, pg.hard_sigmoid)  # they have custom_grad, not a kernel
@@ -42,20 +42,11 @@ _found: contextvars.ContextVar[dict[str, Result | None]] = contextvars.ContextVa
 )
 
 
-def _is_inside(scope: str, pattern: str) -> bool:
-    """Return whether a pattern matches a scope, or a scope around it."""
-    while scope:
-        if fnmatchcase(scope, pattern):
-            return True
-        scope = scope.rpartition("/")[0]
-    return False
-
-
 def _note(site: plugin.Site, y: Tensor | None, dy: Any) -> None:
     """Note a result, if it is the first one of its scope in the backward pass."""
     found = _found.get()
     for pattern, earlier in found.items():
-        if earlier is None and _is_inside(site.scope, pattern):
+        if earlier is None and is_inside(site.scope, pattern):
             if y is None:
                 raise ValueError(
                     f"the scope {pattern!r} ends with {site.kernel}, which has several "

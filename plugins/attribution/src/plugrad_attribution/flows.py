@@ -1,0 +1,329 @@
+"""Watch the kernel runs that relevance passes through.
+
+``watched`` adds one more block of overrides inside those of a composite. Its gradient
+functions call the ones that they replace and report what they saw to a function, so
+that relevance does not change.
+
+Map: ``Flow``, one report; ``watched``; the kernels and patterns that are watched.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+import plugrad as pg
+from plugrad import plugin
+from plugrad.plugin import Tensor
+
+from .composites import Composite
+from .first import entries
+from .kernels import names_of
+from .layers import INPUT, Functions, Table, Target, named
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Pair(NamedTuple):
+    """A tensor of a run, and the cotangent of it: relevance over value.
+
+    ``value`` is None if the cotangent is relevance itself.
+    """
+
+    cotangent: Tensor
+    value: Tensor | None
+
+    def relevance(self) -> Tensor:
+        """Return the relevance of each element."""
+        if self.value is None:
+            return self.cotangent
+        if self.value.dtype.kind == "c":
+            return pg.real(pg.conj(self.cotangent) * self.value)
+        return self.cotangent * self.value
+
+    def total(self) -> float:
+        """Return the sum of the relevances, in the float64 of NumPy."""
+        return float(self._relevances().sum())
+
+    def size(self) -> float:
+        """Return the sum of the absolute relevances."""
+        return float(np.abs(self._relevances()).sum())
+
+    def _relevances(self) -> np.ndarray[Any, Any]:
+        found = _wide(self.cotangent)
+        if self.value is not None:  # may be smaller: kernels broadcast their inputs
+            found = np.real(np.conj(found) * _wide(self.value))
+        return found
+
+
+def _wide(x: Tensor) -> np.ndarray[Any, Any]:
+    return x.numpy().astype("complex128" if x.dtype.kind == "c" else "float64")
+
+
+class Flow(NamedTuple):
+    """Relevance on its way from the results of a run to one of its inputs.
+
+    Attributes:
+        site: The place of the run.
+        is_first: Whether the input is the first one of the run that is watched: each
+            run has exactly one flow that is first.
+        is_ruled: Whether the composite has a rule for it.
+        has_constants: Whether a floating input of the run is not differentiated.
+        results: The results; empty if their number depends on the run.
+        inputs: The input; several if it is variadic.
+
+    """
+
+    site: plugin.Site
+    is_first: bool
+    is_ruled: bool
+    has_constants: bool
+    results: tuple[Pair, ...]
+    inputs: tuple[Pair, ...]
+
+
+Tell = Callable[[Flow], None]
+
+
+class Watched(NamedTuple):
+    """A kernel or a pattern, as its gradient functions see it.
+
+    Attributes:
+        target: What ``use_gradients`` takes as its key.
+        inputs: The names of the inputs that are watched.
+        zeros: Those that have no gradient, and get zeros in order to be watched.
+        others: The names of the other inputs.
+        outputs: The names of the outputs that functions may read.
+        dys: The number of cotangents.
+        is_ruled: Whether there is a rule for it.
+
+    """
+
+    target: Target
+    inputs: tuple[str, ...]
+    zeros: tuple[str, ...]
+    others: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dys: int
+    is_ruled: bool
+
+
+class Extent(NamedTuple):
+    """Which runs are watched, in addition to those that pass relevance on.
+
+    Attributes:
+        stops: Runs of which a rule declares that they pass nothing on. Their inputs get
+            zeros, where otherwise the backward pass would end.
+        gaps: Runs of kernels that have no gradient; their inputs get zeros, too.
+
+    """
+
+    stops: bool = False
+    gaps: bool = False
+
+
+def watched(
+    rules: Composite, f: Callable[P, R], tell: Tell, extent: Extent
+) -> Callable[P, R]:
+    """Return ``f``, run under the rules of a composite and watched.
+
+    Args:
+        rules: The composite.
+        f: A function that computes a gradient.
+        tell: A function that is called with each flow, the last runs first.
+        extent: Which runs are watched.
+
+    """
+
+    @rules.bind
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        watch = _Watch(tell)
+        try:
+            with ExitStack() as stack:
+                for found, where in _watched(rules, extent):
+                    table = {
+                        one.target: watch.functions(one) for one in found if one.inputs
+                    }
+                    block = pg.use_gradients(table, where=where, linear=False)
+                    stack.enter_context(block)
+                return f(*args, **options)
+        finally:
+            watch.is_on = False  # outer tapes may call the gradient functions later
+
+    return call
+
+
+class _Watch:
+    """Gradient functions that report to a function; it is local to a call.
+
+    A gradient function that is called inside another one reports nothing: the outer
+    one reports the whole.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
+        self.is_on = True
+
+    def functions(self, one: Watched) -> Functions:
+        """Return the gradient functions of a kernel or a pattern, by input."""
+        return {name: self._function(one, name) for name in one.inputs}
+
+    def _function(self, one: Watched, name: str) -> Callable[..., Any]:
+        names = [*one.inputs, *one.others]
+        before = one.inputs[: one.inputs.index(name)]
+        is_zero = name in one.zeros
+        is_relevance = _is_relevance(one, name)
+
+        def gradient(*dys: Any, site: plugin.Site, **given: Any) -> Any:
+            if is_zero:
+                dxs = pg.tree.map(pg.zeros_like, given[name])
+            else:
+                dxs = self._original(dys, given["original"])
+            if not self.is_on:
+                return dxs
+            tracked = [given[f"{n}_tracked"] for n in names]
+            specs = [given[f"{n}_spec"] for n in names]
+            flow = Flow(
+                site,
+                not any(np.any(given[f"{n}_tracked"]) for n in before),
+                one.is_ruled,
+                any(map(_is_constant, specs, tracked)),
+                _results(dys, [given[n] for n in one.outputs]),
+                _inputs(dxs, given[name], given[f"{name}_tracked"], is_relevance),
+            )
+            self.tell(flow)
+            return dxs
+
+        parameters = [f"cotangent{number}" for number in range(one.dys)]
+        parameters += dict.fromkeys([name, *one.outputs, "site"])
+        parameters += [] if is_zero else ["original"]
+        parameters += [f"{n}_{what}" for n in names for what in ("tracked", "spec")]
+        return named(gradient, parameters)
+
+    def _original(self, dys: Any, original: Callable[..., Any]) -> Any:
+        """Return the cotangent of an input, without reports of what is inside."""
+        was_on, self.is_on = self.is_on, False
+        try:
+            return original(*dys)
+        finally:
+            self.is_on = was_on
+
+
+def _is_constant(spec: Any, tracked: Any) -> bool:
+    """Return whether an input is floating and not differentiated."""
+    if isinstance(tracked, tuple):
+        return any(map(_is_constant, spec, tracked))
+    return spec is not None and not tracked and spec.dtype.kind in "fc"
+
+
+def _results(dys: Sequence[Any], ys: Sequence[Tensor]) -> tuple[Pair, ...]:
+    """Return the floating results and their cotangents."""
+    pairs = zip(dys, ys, strict=False)  # without ys, if their number is not known
+    return tuple([Pair(dy, y) for dy, y in pairs if y.dtype.kind in "fc"])
+
+
+def _inputs(dxs: Any, xs: Any, tracked: Any, is_relevance: bool) -> tuple[Pair, ...]:
+    """Return the differentiated tensors of an input, and their cotangents."""
+    if not isinstance(tracked, tuple):
+        dxs, xs, tracked = (dxs,), (xs,), (tracked,)
+    found = []
+    for dx, x, is_tracked in zip(dxs, xs, tracked, strict=True):
+        if is_tracked:
+            found.append(Pair(dx, None if is_relevance else x))
+    return tuple(found)
+
+
+def _is_relevance(one: Watched, name: str) -> bool:
+    """Return whether the cotangent of an input is relevance itself."""
+    is_mark = one.target in (INPUT, INPUT.name)
+    is_first = any(one.target is entry.pattern for entry in entries())
+    return name == "x" and (is_mark or is_first)
+
+
+# --- what is watched -------------------------------------------------------------
+
+
+def _watched(
+    rules: Composite, extent: Extent
+) -> Iterator[tuple[list[Watched], str | None]]:
+    """Yield what is watched everywhere, and what only at a place of ``where``.
+
+    Patterns for which only one place has a rule are watched only there, because to
+    override a pattern also means that its runs are taken for one.
+    """
+    (main, _), *others = rules.tables
+    yield [*_kernels(names_of(main), extent), *_of_table(main, extent)], None
+    for table, where in others:
+        more = {key: functions for key, functions in table.items() if key not in main}
+        if found := [*_of_table(more, extent)]:
+            yield found, where
+
+
+def _kernels(ruled: Collection[str], extent: Extent) -> Iterator[Watched]:
+    """Yield the kernels that have a gradient here, and are known by name."""
+    for name, kernel in plugin.contracts().items():
+        rules = pg.get_gradient(name)
+        inputs, zeros = _inputs_of(rules, extent)
+        if extent.gaps and kernel.decomposition is None:
+            zeros += tuple([n for n in kernel.inputs if n not in rules])
+        if inputs or zeros:
+            yield _of_kernel(name, kernel, inputs, zeros, name in ruled)
+
+
+def _of_kernel(
+    target: Target,
+    kernel: plugin.Kernel,
+    inputs: tuple[str, ...],
+    zeros: tuple[str, ...],
+    is_ruled: bool,
+) -> Watched:
+    found = inputs + zeros
+    others = tuple([name for name in kernel.inputs if name not in found])
+    outputs = () if kernel.variadic_outputs else kernel.outputs
+    count = len(kernel.outputs)
+    return Watched(target, found, zeros, others, outputs, count, is_ruled)
+
+
+def _of_table(table: Table, extent: Extent) -> Iterator[Watched]:
+    """Yield the patterns of a table, ops of several kernels, and unknown kernels."""
+    known = plugin.contracts()
+    for target, functions in table.items():
+        if functions is None:
+            continue  # a kernel that is decomposed
+        if isinstance(target, plugin.Kernel) and target.name not in known:
+            inputs, zeros = _inputs_of(functions, extent)
+            yield _of_kernel(target, target, inputs, zeros, True)
+        elif isinstance(target, plugin.Pattern):
+            every = {**dict.fromkeys(target.inputs, _passed), **functions}
+            inputs, zeros = _inputs_of(every, extent)
+            yield Watched(target, inputs + zeros, zeros, (), ("y",), 1, True)
+        elif callable(target) and _is_composed(target):
+            inputs, zeros = _inputs_of(functions, extent)
+            yield Watched(target, inputs + zeros, zeros, (), ("y",), 1, True)
+
+
+def _inputs_of(
+    rules: Mapping[str, Any], extent: Extent
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the inputs that have a gradient; if there is none, those without."""
+    inputs = tuple([name for name, rule in rules.items() if rule is not None])
+    return inputs, () if inputs or not extent.stops else tuple(rules)
+
+
+def _passed(dy: Tensor) -> Tensor:
+    """Stand for the gradient of inputs for which a pattern has no rule."""
+    return dy
+
+
+@functools.cache
+def _is_composed(op: Callable[..., Any]) -> bool:
+    """Return whether an op runs several kernels."""
+    try:
+        pg.get_gradient(op)
+    except ValueError:
+        return True
+    return False
