@@ -88,10 +88,11 @@ def test_the_core_alone_says_what_to_install(environment):
     assert environment.prints("import plugrad as pg; print(pg.backends())") == "[]"
     done = environment.run("-c", PROGRAM)
     assert done.returncode == 1
-    last = done.stderr.strip().split("\n")[-1]
+    last, link = done.stderr.strip().splitlines()[-2:]
     todo = install.advice("plugrad-cpu")
     error = "plugrad.BackendUnavailable: no backend is installed"
     assert last == f"{error}; try {todo}"
+    assert link.endswith("docs/errors.md#no-backend-is-installed")
     for command in ("plugins", "backends"):
         shown = environment.run("-m", "plugrad", command)
         assert shown.returncode == 0
@@ -117,7 +118,9 @@ def test_the_core_alone_says_what_to_install(environment):
 def test_an_error_says_how_to_install_a_backend(environment):
     def hint(name):
         done = environment.run("-c", f"import plugrad as pg; pg.set_backend({name!r})")
-        return done.stderr.strip().partition("; installed: ")[2]
+        error, link = done.stderr.strip().splitlines()[-2:]
+        assert link.endswith("docs/errors.md#unknown-backend")
+        return error.partition("; installed: ")[2]
 
     wasm = install.advice("plugrad-wasm")
     assert hint("wasm") == f"none; try {wasm}"

@@ -82,7 +82,7 @@ def targets():
         for name in dir(kind):
             # dir() also lists names of other libraries' methods, which do not exist.
             method = getattr(kind, name, None)
-            if callable(method) and not name.startswith("__"):
+            if callable(method) and not name.startswith("_"):
                 found[f"{kind.__name__}.{name}"] = method
     for name in ("__getitem__", "__matmul__", "__pow__", "__format__", "__dlpack__"):
         found[f"Tensor.{name}"] = getattr(pg.Tensor, name)
