@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from plugrad._src.registry.hooks import RESERVED
@@ -29,8 +30,14 @@ PACKAGES = {  # the command that writes a package: its name and distribution
     "new": ("mybackend", "plugrad-mybackend"),
     "new-ops": ("mylib", "mylib"),
     "new-gradients": ("my_pack", "my-pack"),
+    "new-rules": ("my_rules", "my-rules"),
 }
-FOLDERS = {"plugrad-mybackend": "mybackend", "mylib": "mylib", "my-pack": "my-pack"}
+FOLDERS = {
+    "plugrad-mybackend": "mybackend",
+    "mylib": "mylib",
+    "my-pack": "my-pack",
+    "my-rules": "my-rules",
+}
 BUILD_OUTPUTS = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__")
 RUN_MODULE = [sys.executable, "-m"]
 
@@ -45,9 +52,10 @@ class Workshop:
         for wheel in [*wheelhouse.glob("*.whl"), *downloaded(NEEDS).iterdir()]:
             if not (self.house / wheel.name).exists():
                 (self.house / wheel.name).symlink_to(wheel.resolve())
-        kit = folder / "conformance"
-        shutil.copytree(ROOT / "tests" / "conformance", kit, ignore=BUILD_OUTPUTS)
-        self.build(kit)
+        for source in ("tests/conformance", "plugins/attribution"):
+            copy = folder / Path(source).name
+            shutil.copytree(ROOT / source, copy, ignore=BUILD_OUTPUTS)
+            self.build(copy)
         self.environment = Environment(folder / "environment", self.house)
         self.environment.install("plugrad-cpu", "plugrad-conformance")
         for command, (name, distribution) in PACKAGES.items():
@@ -115,7 +123,11 @@ def with_other_backends(workshop):
 
 
 # Outcomes on a backend that has few kernels, including all that mylib needs.
-OUTCOMES = {"mylib": [{"PASSED"}], "my-pack": [{"PASSED", "SKIPPED"}, {"SKIPPED"}]}
+OUTCOMES = {
+    "mylib": [{"PASSED"}],
+    "my-pack": [{"PASSED", "SKIPPED"}, {"SKIPPED"}],
+    "my-rules": [{"PASSED", "SKIPPED"}, {"SKIPPED"}],
+}
 
 
 @pytest.mark.parametrize("distribution", OUTCOMES)
@@ -161,11 +173,11 @@ def test_the_backend_has_the_primitives_and_leaves_the_rest_to_the_host(workshop
     assert {*by_state} == {"implemented", "decomposed", "host"}
 
 
-def test_doctor_finds_no_fault_in_the_three_packages(workshop):
+def test_doctor_finds_no_fault_in_the_packages(workshop):
     done = workshop.environment.run("-m", "plugrad", "doctor")
     assert done.returncode == 0, done.stdout
-    for _, distribution in PACKAGES.values():
-        assert distribution in done.stdout
+    for _, distribution in PACKAGES.values():  # rules are no plugin of the core
+        assert (distribution in done.stdout) == (distribution != "my-rules")
 
 
 @pytest.mark.parametrize("distribution", [d for _, d in PACKAGES.values()])

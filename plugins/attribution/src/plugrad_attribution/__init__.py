@@ -9,11 +9,11 @@ package whenever it loads entry points.
 Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
 ``kernels``, everything that is not a layer; ``compositions``, what models write out of
 several kernels; ``first``, the layer that reads the input; ``composites``, which rule
-applies where; ``flows``, how relevance is observed on its way; ``ledger`` and
-``places``, what is kept of it; ``attribution`` and ``covered``, the functions that
-users call. ``gradients``, ``deeplift`` and ``inner`` have the methods that need no
-composite. ``surrogates`` has the gradients of spikes, and ``plugin`` publishes them as
-packs.
+applies where; ``registry``, composites by name; ``flows``, how relevance is observed on
+its way; ``ledger`` and ``places``, what is kept of it; ``attribution`` and ``covered``,
+the functions that users call. ``gradients``, ``deeplift`` and ``inner`` have the
+methods that need no composite. ``surrogates`` has the gradients of spikes, and
+``plugin`` publishes them as packs.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .kernels import MissingRule
     from .layers import Layer
     from .ledger import Ledger, Row
+    from .registry import composite, composite_names
     from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, WSquare, ZPlus
 
 __all__ = [
@@ -79,6 +80,8 @@ __all__ = [
     "WSquare",
     "ZPlus",
     "attribute",
+    "composite",
+    "composite_names",
     "coverage",
     "deconvnet",
     "deep_lift",
@@ -100,6 +103,7 @@ _MODULES = (
     "kernels",
     "layers",
     "ledger",
+    "registry",
     "rules",
 )
 

@@ -47,6 +47,7 @@ KINDS = {
     "new": Kind("a backend", "plugrad-$dashed", "plugrad_$name"),
     "new-gradients": Kind("a pack of gradients", "$dashed", "$name", ON_EACH_BACKEND),
     "new-ops": Kind("a library of ops", "$dashed", "$name", ON_EACH_BACKEND),
+    "new-rules": Kind("attribution rules", "$dashed", "$name", ON_EACH_BACKEND),
 }
 
 
