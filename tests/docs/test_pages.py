@@ -83,6 +83,7 @@ PAGES = [
         shows="explain grad set_backend",
     ),
     Page("docs/coming-from.md", 4, shows="zeros variable_grads vmap"),
+    Page("docs/coming-from-attribution.md", 2, shows="name_scope allclose"),
     Page("docs/security.md", 1, shows="load"),
     Page("docs/troubleshooting.md", 1, shows="asarray"),
     Page("docs/attribution.md", 10, shows="jit grad name_scope use_gradients"),
