@@ -24,7 +24,7 @@ Target = int | Sequence[int] | Callable[[Tensor], Tensor] | None
 
 @dataclass(frozen=True)
 class Attribution:
-    """What ``attribute`` has found.
+    """The result of ``attribute``.
 
     Attributes:
         input: The relevance of each element of the input, with its shape.
@@ -83,8 +83,8 @@ def attribute(
             not of real numbers, or ``at`` is not a name or names.
         ValueError: ``target`` or ``chunk`` does not fit, or no run in a scope of ``at``
             receives relevance.
-        MissingRule: The rules have nothing for a kernel, and are not told to use its
-            gradient.
+        MissingRule: A kernel has no rule, and the composite was not created with
+            ``missing="gradient"``.
 
     Example:
         >>> import plugrad_attribution as attr

@@ -39,8 +39,8 @@ class Composite:
             them. They override those below.
         stabilizer: The stabilizer of sums of branches and of average pooling.
         missing: What happens at a kernel that is not linear and has no rule:
-            ``"error"``, or ``"gradient"``, so that its relevance is its gradient times
-            input, and the ledger shows the difference.
+            ``"error"`` raises a ``MissingRule``, and ``"gradient"`` uses its gradient,
+            which does not keep the sum of relevances.
 
     Raises:
         ValueError: ``missing`` is something else.
@@ -240,8 +240,9 @@ class ExcitationBackprop(Composite):
 class AttnLRP(Composite):
     """The rules of AttnLRP, for transformers.
 
-    Softmax has its gradient, of two factors each gets half, normalizations divide by a
-    constant, and activations pass their relevance on.
+    A softmax has its gradient. Each of two factors gets half of the relevance. A
+    normalization divides by a constant, and an activation passes all of its relevance to
+    its input.
 
     Args:
         conv: The rule of convolutions, such as ``Gamma(0.25)`` for the patches of a
@@ -291,12 +292,12 @@ class CPLRP(AttnLRP):
 
     The weights of attention are constants: a softmax passes nothing on, so queries and
     keys get no relevance and values get all of it. Without biases, no relevance is
-    lost. The other rules are those of AttnLRP; of a gate and its other factor, each
-    gets half.
+    lost. The other rules are those of AttnLRP: a gate and its other factor get half
+    each.
 
-    It is for attention by softmax: of a product of two other tensors that depend on
-    the input, each gets all. Explain logits, as a softmax at the end of a model passes
-    nothing on, too.
+    It is meant for attention with softmax: in any other product of two tensors that
+    depend on the input, each gets all of the relevance. Explain logits, because a softmax
+    at the end of a model passes nothing on.
 
     Args:
         conv: The rule of convolutions.
@@ -340,9 +341,9 @@ class CPLRP(AttnLRP):
 class RelP(CPLRP):
     """The rules of relevance patching (RelP), for language models.
 
-    As ``CPLRP``, and without stabilizers: norms divide by a constant, activations pass
-    their relevance on, layers have their gradient, the weights of attention are
-    constants, and of a gate and its other factor each gets half.
+    They are those of ``CPLRP`` without stabilizers: norms divide by a constant,
+    activations pass all of their relevance to their input, layers have their gradient,
+    the weights of attention are constants, and a gate and its other factor get half each.
 
     The example binds them to a gradient, which gives the coefficients of patching:
     ``(patch - x) · coefficient`` estimates what a patch of ``x`` changes.

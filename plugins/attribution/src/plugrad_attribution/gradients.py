@@ -49,7 +49,7 @@ class Contributions(Attribution):
 
     @property
     def gap(self) -> Tensor:
-        """What the contributions miss: ``Σ input - (value - start)``, per example."""
+        """The error of the sum, per example: ``Σ input - (value - start)``."""
         axes = tuple(range(1, self.input.ndim))
         return pg.sum(self.input, axis=axes) - (self.value - self.start)
 

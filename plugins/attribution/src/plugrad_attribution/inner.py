@@ -221,7 +221,7 @@ def _check_names(name: str, at: Sequence[object]) -> None:
 
 @dataclass(frozen=True)
 class Patching:
-    """What ``patching`` has found.
+    """The result of ``patching``.
 
     Attributes:
         effects: For each scope, an estimate of how the metric changes if an element of

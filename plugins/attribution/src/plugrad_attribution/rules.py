@@ -149,8 +149,8 @@ class ZPlus:
 class AlphaBeta:
     """The alpha-beta rule: positive and negative contributions count separately.
 
-    ``alpha`` times the share among the positive contributions minus ``beta`` times the
-    share among the negative ones.
+    The relevance is ``alpha`` times the share among positive contributions, minus
+    ``beta`` times the share among negative ones.
 
     Args:
         alpha: The weight of positive contributions.
