@@ -241,8 +241,8 @@ class AttnLRP(Composite):
     """The rules of AttnLRP, for transformers.
 
     A softmax has its gradient. Each of two factors gets half of the relevance. A
-    normalization divides by a constant, and an activation passes all of its relevance to
-    its input.
+    normalization divides by a constant, and an activation passes all of its relevance
+    to its input.
 
     Args:
         conv: The rule of convolutions, such as ``Gamma(0.25)`` for the patches of a
@@ -296,8 +296,8 @@ class CPLRP(AttnLRP):
     each.
 
     It is meant for attention with softmax: in any other product of two tensors that
-    depend on the input, each gets all of the relevance. Explain logits, because a softmax
-    at the end of a model passes nothing on.
+    depend on the input, each gets all of the relevance. Explain logits, because a
+    softmax at the end of a model passes nothing on.
 
     Args:
         conv: The rule of convolutions.
@@ -343,7 +343,8 @@ class RelP(CPLRP):
 
     They are those of ``CPLRP`` without stabilizers: norms divide by a constant,
     activations pass all of their relevance to their input, layers have their gradient,
-    the weights of attention are constants, and a gate and its other factor get half each.
+    the weights of attention are constants, and a gate and its other factor get half
+    each.
 
     The example binds them to a gradient, which gives the coefficients of patching:
     ``(patch - x) · coefficient`` estimates what a patch of ``x`` changes.
