@@ -86,7 +86,7 @@ PAGES = [
     Page("docs/coming-from-attribution.md", 2, shows="name_scope allclose"),
     Page("docs/security.md", 1, shows="load"),
     Page("docs/troubleshooting.md", 1, shows="asarray"),
-    Page("docs/attribution.md", 10, shows="jit grad name_scope use_gradients"),
+    Page("docs/attribution.md", 11, shows="jit grad name_scope use_gradients"),
     Page("docs/errors.md", elsewhere="docs/test_errors.py"),
     Page("docs/consumers.md", 5, shows="use_backend asarray grad", backend="wasm"),
     Page("docs/from-scratch.md", elsewhere="docs/test_from_scratch.py"),
