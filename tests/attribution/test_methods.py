@@ -238,6 +238,14 @@ def test_a_reused_relu_has_the_rule_each_time(name, backend):
     assert found.tolist() == expected[name]
 
 
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvnet"])
+def test_relu6_has_the_rule_of_relu(name, backend):
+    model = lambda x: pg.relu6(x) @ [[1.0], [1.0], [-1.0], [1.0]]
+    found = getattr(attr, name)(model, [[-1.0, 2.0, 3.0, 7.0]], 0).input
+    expected = {"guided_backprop": [[0, 1, 0, 0]], "deconvnet": [[1, 1, 0, 1]]}
+    assert found.tolist() == expected[name]
+
+
 # --- bad input -------------------------------------------------------------------
 
 BAD = {

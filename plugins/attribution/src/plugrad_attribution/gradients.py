@@ -25,6 +25,7 @@ from .examples import (
     is_count,
     value_and_gradient,
 )
+from .layers import Table
 
 
 @dataclass(frozen=True)
@@ -235,15 +236,18 @@ def smooth_grad(
 @functools.cache
 def _guided() -> Any:
     """Return the block in which only positive cotangents pass active ReLUs."""
-    rule = lambda dy, y: pg.where((y > 0) & (dy > 0), dy, 0.0)
-    return pg.use_gradients({"Relu": {"x": rule}}, linear=False, innermost=True)
+    relu = lambda dy, y: pg.where((y > 0) & (dy > 0), dy, 0.0)
+    relu6 = lambda dy, original: original(pg.maximum(dy, 0.0))
+    table: Table = {"Relu": {"x": relu}, "Relu6": {"x": relu6}}
+    return pg.use_gradients(table, linear=False, innermost=True)
 
 
 @functools.cache
 def _deconvnet() -> Any:
     """Return the block in which positive cotangents pass all ReLUs."""
     rule = lambda dy: pg.maximum(dy, 0.0)
-    return pg.use_gradients({"Relu": {"x": rule}}, linear=False, innermost=True)
+    table: Table = {"Relu": {"x": rule}, "Relu6": {"x": rule}}
+    return pg.use_gradients(table, linear=False, innermost=True)
 
 
 def _with_block(
@@ -267,8 +271,9 @@ def guided_backprop(
 
     A ReLU passes a cotangent on if both the cotangent and its input are positive. So
     the result shows what raises the value by raising neurons on all paths. All runs of
-    the kernel ``Relu`` are meant, in reused layers and in functions, too. The result
-    depends on the value less than the gradient does: it is close to a picture of edges.
+    the kernels ``Relu`` and ``Relu6`` are meant, in reused layers and in functions,
+    too; ``Relu6`` passes nothing on above 6. The result depends on the value less than
+    the gradient does: it is close to a picture of edges.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
@@ -304,7 +309,7 @@ def deconvnet(
     """Return the gradient of a deconvolutional network.
 
     A ReLU passes a cotangent on if it is positive, whatever its input. All runs of the
-    kernel ``Relu`` are meant, in reused layers and in functions, too.
+    kernels ``Relu`` and ``Relu6`` are meant, in reused layers and in functions, too.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
