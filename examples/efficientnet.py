@@ -142,14 +142,24 @@ def block(params: Params, i: int, x: pg.Tensor) -> pg.Tensor:
     return x + y if y.shape == x.shape else y
 
 
+def standardized(images: pg.Tensor) -> pg.Tensor:
+    """Return images, 0 to 1, as the first layer reads them: from -127/128 to 1."""
+    return images * (255 / 128) - 127 / 128
+
+
 def logits_of(params: Params, images: pg.Tensor) -> pg.Tensor:
     """Return the logits ``[n, 1000]`` of images ``[n, height, width, 3]``, 0 to 1."""
+    return logits_of_standardized(params, standardized(images))
+
+
+def logits_of_standardized(params: Params, x: pg.Tensor) -> pg.Tensor:
+    """Return the logits of standardized images."""
     w, b = params["stem"]
-    x = images * (255 / 128) - 127 / 128
     x = pg.relu6(pg.conv2d(x, w, strides=2, pad="same") + b)
     for i in range(len(STRIDES)):
         x = block(params, i, x)
-    w, b = params["head"]
-    x = pg.relu6(pg.conv2d(x, w) + b)
+    with pg.name_scope("head"):
+        w, b = params["head"]
+        x = pg.relu6(pg.conv2d(x, w) + b)
     w, b = params["dense"]
     return pg.mean(x, axis=(1, 2)) @ w + b

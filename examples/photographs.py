@@ -135,11 +135,16 @@ def new_params(seed: int) -> Params:
 
 def logits_of(params: Params, images: pg.Tensor) -> pg.Tensor:
     """Return the logits ``[n, classes]`` of images ``[n, height, width, 3]``."""
-    x = images - 0.5
+    return logits_of_standardized(params, images - 0.5)
+
+
+def logits_of_standardized(params: Params, x: pg.Tensor) -> pg.Tensor:
+    """Return the logits of images from -0.5 to 0.5."""
     last = len(CHANNELS) - 2
     for i in range(last + 1):
-        x = pg.conv2d(x, params[f"conv{i}"], pad="same") + params[f"conv{i}_bias"]
-        x = pg.relu(x)
+        with pg.name_scope(f"conv{i}"):
+            x = pg.conv2d(x, params[f"conv{i}"], pad="same") + params[f"conv{i}_bias"]
+            x = pg.relu(x)
         x = pg.max_pool(x, 2) if i < last else x
     return pg.mean(x, axis=(1, 2)) @ params["dense"] + params["dense_bias"]
 
