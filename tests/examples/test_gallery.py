@@ -52,6 +52,32 @@ def test_low_bit_weights_train_with_straight_through_gradients(
         assert_is_a_picture(tmp_path / "new" / "a.png")
 
 
+def test_a_spiking_network_learns_with_a_surrogate(backend, tmp_path, capsys):
+    pytest.importorskip("plugrad_attribution", reason="the packs are not installed")
+    from examples.gallery import spikes
+
+    potential, fired = spikes.fire(pg.asarray([0.5, 1.0]), pg.asarray([0.5, 0.5]))
+    np.testing.assert_allclose(potential.numpy(), [0.95, 0.4], rtol=1e-6)
+    assert fired.tolist() == [0.0, 1.0]
+    params = spikes.new_params()
+    images = np.random.default_rng(0).random((2, 64), np.float32)
+    hidden, outputs = spikes.spikes_of(params, pg.asarray(images))
+    assert hidden.shape == (spikes.STEPS, 2, 64)
+    assert outputs.shape == (spikes.STEPS, 2, 10)
+    slope = lambda: pg.grad(spikes.loss)(params, images, np.array([3, 4]))["w1"]
+    assert not slope().numpy().any()
+    with pg.use_gradients("surrogate.fast_sigmoid"):
+        assert slope().numpy().any()
+    if backend == "cpu":
+        out = tmp_path / "new" / "a.png"
+        found = spikes.main(["--epochs", "3", "--out", str(out)])
+        assert found["derivative"][1] < 0.5
+        assert found["surrogate.fast_sigmoid"][1] > 0.85
+        assert found["surrogate.atan"][1] > 0.85
+        assert "derivative" in capsys.readouterr().out
+        assert_is_a_picture(out)
+
+
 def test_waves_are_the_same_on_both_backends(restored_registry, tmp_path, capsys):
     pytest.importorskip("plugrad_opencl", reason="plugrad-opencl is not installed")
     if "opencl" not in pg.backends():
