@@ -78,6 +78,61 @@ def test_a_spiking_network_learns_with_a_surrogate(backend, tmp_path, capsys):
         assert_is_a_picture(out)
 
 
+def test_a_score_falls_by_what_is_removed(backend):
+    pytest.importorskip("plugrad_attribution", reason="needs plugrad-attribution")
+    from examples.gallery import relevance
+
+    weights = np.random.default_rng(0).normal(size=(16, 24, 3)).astype(np.float32)
+    f = lambda images: pg.sum(images * weights, axis=(1, 2, 3))[:, None]
+    xs = np.stack([np.ones_like(weights), np.zeros_like(weights)])
+    exact = relevance.deletion(f, xs, 0, weights.sum(-1))
+    patches = weights.sum(-1).reshape(2, 8, 3, 8).sum((1, 3)).ravel()
+    left = np.append(patches.sum() - np.cumsum(np.sort(patches)[::-1]), patches.sum())
+    counts = np.ceil(relevance.REMOVED * 6).astype(int)
+    np.testing.assert_allclose(exact, left[counts - 1] / left[-1], atol=1e-4)
+
+
+def test_seven_methods_explain_a_network(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("plugrad_attribution", reason="needs plugrad-attribution")
+    from examples import efficientnet, photographs
+    from examples.gallery import relevance
+
+    photos = [photo for photo in photographs.PHOTOS if photo.package == "sklearn"]
+    monkeypatch.setattr(photographs, "PHOTOS", tuple(photos))
+    monkeypatch.setattr(photographs, "HEIGHT", 80)
+    monkeypatch.setattr(efficientnet, "SIZE", 80)
+    with pg.use_backend("cpu"):
+        out = tmp_path / "new" / "a.png"
+        rows = relevance.main(["--train", "10", "--out", str(out)])
+    assert "a small network is trained" in capsys.readouterr().out
+    for row in rows:
+        assert row.curves.keys() == {*row.maps, "random order"}
+        assert len(row.maps) == 7
+        for values in row.maps.values():
+            assert values.shape == row.image.shape[:2]
+            assert np.isfinite(values).all()
+        for curve in row.curves.values():
+            assert curve[[0, -1]].tolist() == [1.0, 0.0]
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_explanations_of_the_pretrained_network_beat_a_random_order():
+    pytest.importorskip("plugrad_attribution", reason="needs plugrad-attribution")
+    from examples import efficientnet, photographs
+    from examples.gallery import relevance
+
+    if efficientnet.packaged(efficientnet.PACKAGE, efficientnet.WEIGHTS) is None:
+        pytest.skip("needs the gallery group: make notebooks")
+    photo = photographs.PHOTOS[1]
+    with pg.use_backend("cpu"):
+        image = photographs.read(photo.file, None, efficientnet.SIZE)
+        row = relevance.explain(relevance.load_model(0), image)
+    assert row.name in ("daisy", "class 985")
+    area = {n: np.trapezoid(c, relevance.REMOVED) for n, c in row.curves.items()}
+    for name in ("EpsilonPlusFlat", "EpsilonGammaBox", "guided_backprop", "grad_cam"):
+        assert area[name] < area["random order"] - 0.1, name
+
+
 def test_waves_are_the_same_on_both_backends(restored_registry, tmp_path, capsys):
     pytest.importorskip("plugrad_opencl", reason="plugrad-opencl is not installed")
     if "opencl" not in pg.backends():

@@ -16,7 +16,7 @@ SCRIPTS = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 PAGES = sorted(FOLDER.glob("*.md"))
 NAMES = [page.stem for page in PAGES]
 PROGRAM = re.compile(r"\(\.\./\.\./(examples/(?:gallery/)?\w+\.(?:py|c))\)")
-PHOTOGRAPHS = ("photographs.png",)  # compress less well than plots
+PHOTOGRAPHS = ("photographs.png", "relevance.png")  # compress less well than plots
 
 
 def sources(text):
