@@ -198,6 +198,7 @@ PHOTOGRAPHS = {
     "gradient_packs.png",
     "look_inside.png",
     "photographs.png",
+    "relevance.png",
     "waves.png",
 }
 
