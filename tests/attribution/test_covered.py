@@ -28,7 +28,7 @@ def test_all_kinds_are_listed(backend):
     assert found.missing == {"Sign": 2}
     assert found.rows[0] == attr.Covered("missing", "Sign", "odd", 2)
     ruled = {(row.kernel, row.scope) for row in found.rows if row.rule == "ruled"}
-    assert ruled == {("pattern.dense", "stem"), ("Add", "odd")}
+    assert ruled == {("attribution.dense", "stem"), ("Add", "odd")}
 
 
 def test_missing_rules_do_not_raise(backend):
@@ -72,7 +72,7 @@ def test_first_layers_and_activations_are_ruled(backend):
     f = lambda x: pg.silu(x @ W + 1.0) @ W
     found = attr.coverage(f, X, attr.EpsilonPlusFlat())
     names = {row.kernel for row in found.rows if row.rule == "ruled"}
-    assert names == {"pattern.first_dense", "pattern.silu", "BatchMatMul"}
+    assert names == {"attribution.first_dense", "plugrad.silu", "BatchMatMul"}
     assert "plugrad_attribution.Input" not in {row.kernel for row in found.rows}
 
 

@@ -85,7 +85,7 @@ def test_constants_are_the_relevance_of_biases(backend):
     ]
     ledger = ledger_of(lambda x: f(x, *biases), x)
     booked = {row.kernel: row.amount for row in ledger.rows}
-    found = [booked["pattern.conv2d_bias"], booked["pattern.dense"]]
+    found = [booked["attribution.conv2d_bias"], booked["attribution.dense"]]
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert {row.kind for row in ledger.rows} == {"constants"}
 
@@ -106,7 +106,7 @@ def test_a_residual_network_closes(rules, backend):
 
     ledger = ledger_of(f, normal(2, 5, 5, 2).astype(dtype), rules, 0)
     assert_closes(ledger, dtype)
-    assert ("pattern.conv2d_bias", "block") in {
+    assert ("attribution.conv2d_bias", "block") in {
         (r.kernel, r.scope) for r in ledger.rows
     }
 

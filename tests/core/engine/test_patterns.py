@@ -10,6 +10,7 @@ import plugrad as pg
 import pytest
 from plugrad import plugin
 from plugrad._src.engine.patterns import PREFIX
+from plugrad._src.registry.registry import registry
 
 X = [-1.0, 0.5, 2.0]
 TRIPLE = {"x": lambda dy: 3.0 * dy}
@@ -73,7 +74,7 @@ def test_rules_read_operands_results_and_places(backend):
     with pg.override_gradient(pg.silu, x=rule), pg.name_scope("head"):
         found = gradient(pg.silu)
     np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-np.asarray(X))), rtol=1e-5)
-    assert seen == [(X, True, plugin.Site("pattern.silu", "head", 0))]
+    assert seen == [(X, True, plugin.Site("plugrad.silu", "head", 0))]
 
 
 def test_the_original_gradient_of_an_op(backend):
@@ -294,6 +295,18 @@ def test_names_are_unique_while_patterns_live():
     assert plugin.Pattern(dense, ((2, 3), (3, 4), (4,)), name="twin").name == (
         f"{PREFIX}twin"
     )
+
+
+def test_names_of_plugins_are_dotted():
+    pattern = plugin.Pattern(dense, ((2, 3), (3, 4), (4,)), name="mylib.dense")
+    assert pattern.name == "mylib.dense"
+
+
+def test_names_differ_from_those_of_kernels(monkeypatch):
+    kernel = plugin.Kernel("mylib.Taken(x) -> y")
+    monkeypatch.setitem(registry.contracts, kernel.name, kernel)
+    pattern = plugin.Pattern(dense, ((2, 3), (3, 4), (4,)), name=kernel.name)
+    assert pattern.name == "mylib.Taken_2"
 
 
 def test_patterns_are_freed():

@@ -50,7 +50,7 @@ def norms() -> Table:
     for name, inverse_root in INVERSE_ROOTS.items():
         product = lambda x, z, f=inverse_root: x * f(z)
         pattern = plugin.Pattern(
-            product, ((2, 3), (2, 1)), name=name, fits=is_statistic
+            product, ((2, 3), (2, 1)), name=f"attribution.{name}", fits=is_statistic
         )
         found[pattern] = {"x": lambda dy, z: dy * pg.rsqrt(z), "z": None}
     return found
@@ -80,7 +80,7 @@ def activations() -> Table:
     Without it the constant would take a share, as a bias does.
     """
     return {
-        plugin.Pattern(f, ((2, 3),), name=name): {"x": gate}
+        plugin.Pattern(f, ((2, 3),), name=f"attribution.{name}"): {"x": gate}
         for name, f in SHIFTED.items()
     }
 
@@ -96,7 +96,8 @@ def _written_softmax(x: Tensor) -> Tensor:
 @functools.cache
 def softmaxes() -> Table:
     """Return the rule of a softmax that is written out: its gradient."""
-    pattern = plugin.Pattern(_written_softmax, ((2, 3),), name="softmax")
+    name = "attribution.softmax"
+    pattern = plugin.Pattern(_written_softmax, ((2, 3),), name=name)
 
     def gradient(dy: Tensor, y: Tensor, axis: Any) -> Tensor:
         part = dy * y
@@ -148,5 +149,8 @@ def constant_attention() -> Table:
     for name, (weighted, shape) in WEIGHTED.items():
         for softmax in (pg.softmax, _written_softmax):
             product = lambda s, v, f=weighted, g=softmax: f(g(s), v)
-            found[plugin.Pattern(product, ((2, 3), shape), name=name)] = {"s": None}
+            pattern = plugin.Pattern(
+                product, ((2, 3), shape), name=f"attribution.{name}"
+            )
+            found[pattern] = {"s": None}
     return found

@@ -126,6 +126,7 @@ def _entries(
     def without_bias(x: Tensor, w: Tensor) -> Tensor:
         return family.op(move(marked(x)), w)
 
+    name = f"attribution.{name}"
     long = plugin.Pattern(with_bias, *shapes, name=name, fits=is_bias)
     short = plugin.Pattern(without_bias, *[s[:2] for s in shapes], name=f"{name}_plain")
     return [Entry(long, moves, family.kind), Entry(short, moves, family.kind)]

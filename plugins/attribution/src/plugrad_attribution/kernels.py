@@ -185,7 +185,8 @@ def hard_sigmoid() -> plugin.Pattern:
     def with_any_slope(x: Tensor) -> Tensor:
         return pg.hard_sigmoid(x, alpha=0.1 * x.size, beta=0.1 * x.size)
 
-    return plugin.Pattern(with_any_slope, ((2,),), ((3,),), name="hard_sigmoid")
+    name = "attribution.hard_sigmoid"
+    return plugin.Pattern(with_any_slope, ((2,),), ((3,),), name=name)
 
 
 def _gate_of(kernel: plugin.Kernel) -> Callable[..., Tensor]:

@@ -140,7 +140,9 @@ def biased_convolutions() -> dict[str, plugin.Pattern]:
         ),
     }
     return {
-        kernel: plugin.Pattern(f, shapes, name=f.__name__.strip("_"), fits=is_bias)
+        kernel: plugin.Pattern(
+            f, shapes, name=f"attribution.{f.__name__.strip('_')}", fits=is_bias
+        )
         for kernel, (f, *shapes) in examples.items()
     }
 
@@ -230,7 +232,8 @@ def dense() -> plugin.Pattern:
     vector = ((3,), (3, 4), (4,))
     matrix = ((2, 3), (3, 4), (4,))
     more = ((2, 2, 3), (3, 4), (4,))
-    return plugin.Pattern(_dense, vector, matrix, more, name="dense", fits=_is_dense)
+    name = "attribution.dense"
+    return plugin.Pattern(_dense, vector, matrix, more, name=name, fits=_is_dense)
 
 
 def _is_dense(x: Tensor, w: Tensor, b: Tensor) -> bool:

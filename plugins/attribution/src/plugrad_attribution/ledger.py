@@ -29,7 +29,7 @@ MAX_SCOPE_CHARACTERS = 48
 # times the sum of the absolute relevances. The largest one of linear kernels in 33
 # pretrained ONNX models was 0.8.
 ROUNDING_EPSILONS = 10
-SOFTMAX_PATTERNS = ("pattern.softmax", "pattern.logsumexp")
+SOFTMAX_PATTERNS = ("attribution.softmax", "plugrad.logsumexp")
 UNSEEN = "(none)"  # relevance that no kernel has lost: functions with custom_grad
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.parameters import parameter_names, with_defaults
+from plugrad._src.registry.registry import registry
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.tensor import TapeId, Tensor
 
@@ -34,7 +35,7 @@ from .layers import Overrides
 from .tape import Tape
 
 Example = Sequence[Sequence[int]]  # a shape for each operand
-PREFIX = "pattern."  # of the names of kernels for patterns
+PREFIX = "pattern."  # of names without a dot
 
 _live: weakref.WeakValueDictionary[str, Pattern]
 
@@ -55,12 +56,14 @@ class Pattern:
         examples: For each form that the composition may have, the shapes of the
             operands: ``((2, 3), (3, 4))``. Ops run different kernels for different
             ranks, so give an example of each rank.
-        name: The name in tables and messages; by default that of the function.
+        name: The name in tables and messages; by default that of the function. That of
+            a plugin is dotted, ``"mylib.dense"``, as the names of kernels are.
         fits: A function of the operands that returns whether they are meant. Without
             it, all operands that are in the right places are.
 
     Attributes:
-        name: The name in tables: ``pattern.`` and the name that was given.
+        name: The name in tables: the one that was given, after ``pattern.`` if it has
+            no dot. While another pattern has this name, a number is added.
         inputs: The names of the operands.
         attributes: Further names that gradient functions may have as parameters: the
             attributes of the kernels whose name occurs once, such as ``geometry``.
@@ -102,7 +105,7 @@ class Pattern:
         if fits is not None:
             arguments.function("Pattern: fits", fits)
         given = name or getattr(function, "__name__", "")
-        if not isinstance(given, str) or not given.isidentifier():
+        if not isinstance(given, str) or not _is_dotted_name(given):
             raise ValueError(
                 f"Pattern: {given!r} is not a name; pass one, such as name='dense'"
             )
@@ -137,7 +140,7 @@ class Pattern:
         if not forms:
             raise errors[-1]
         pattern = cls.__new__(cls)
-        pattern._set(name.replace(".", "_"), inputs, forms, None)
+        pattern._set(f"plugrad.{name}", inputs, forms, None)
         return pattern
 
     def _set(
@@ -149,7 +152,7 @@ class Pattern:
     ) -> None:
         """Set the attributes, given the forms and the runs from which they are."""
         self.inputs = tuple(inputs)
-        self.name = _unused(PREFIX + name)
+        self.name = _unused(name if "." in name else PREFIX + name)
         found = _attributes([runs for _, runs in forms], {*inputs, "y", PARTS})
         self.attributes = found
         attributes = ", ".join([*found, PARTS])
@@ -169,10 +172,15 @@ class Pattern:
 _live = weakref.WeakValueDictionary()
 
 
+def _is_dotted_name(text: str) -> bool:
+    """Return whether a text is an identifier, or several with dots between them."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
 def _unused(name: str) -> str:
-    """Return a name that no other pattern has."""
+    """Return a name that no other pattern and no kernel has."""
     number, found = 1, name
-    while found in _live:
+    while found in _live or found in registry.contracts:
         number += 1
         found = f"{name}_{number}"
     return found

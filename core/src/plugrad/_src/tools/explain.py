@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 from plugrad._src.engine import context, dispatch
-from plugrad._src.engine.patterns import PREFIX
 from plugrad._src.engine.tape import Node, Tape, VJPStep
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Kernel
@@ -196,7 +195,7 @@ def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     """
     if kernel.name == _CUSTOM:
         return "custom_grad", "user", ""
-    if kernel.name.startswith(PREFIX) and kernel.name not in registry.contracts:
+    if kernel.fused and kernel.name not in registry.contracts:
         return "pattern", "", ""  # a name for several runs
     key = kernel.name, backend.name
     layers = registry.kernels.get(key)
