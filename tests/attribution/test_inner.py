@@ -190,17 +190,22 @@ BAD = {
     "no string": (
         lambda: attr.grad_cam(model, X, 1, at=3),
         TypeError,
-        "grad_cam: at= takes names of scopes, got 3",
+        "grad_cam: at must be the name of a scope or a list of names, got 3",
     ),
     "an empty name": (
         lambda: attr.patching(model, X, X, 1, at=["conv", ""]),
         ValueError,
-        "patching: the name of a scope must not be empty",
+        r"patching: at=\['conv', ''\] contains an empty name",
+    ),
+    "two scopes": (
+        lambda: attr.grad_cam(model, X, 1, at=["conv", "dense"]),
+        ValueError,
+        "grad_cam: at must be the name of one scope",
     ),
     "no scopes": (
         lambda: attr.patching(model, X, X, 1, at=[]),
         ValueError,
-        "patching: at= names no scope",
+        "patching: at names no scope",
     ),
     "other shapes": (
         lambda: attr.patching(model, X, X[:1], 1, at="conv"),

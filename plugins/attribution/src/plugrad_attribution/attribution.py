@@ -1,25 +1,26 @@
 """``attribute``: the relevance of an input for a value of a model.
 
-Map: ``Attribution``; ``attribute``; the value that is explained; chunks.
+Map: ``Attribution``; ``attribute``; chunks.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import plugrad as pg
 from plugrad.plugin import Tensor, TensorLike
 
+from . import examples
 from .composites import Composite
+from .examples import Model, Target, ValueAndGradient, chunks_of, value_and_gradient
 from .flows import Extent, Flow, watched
 from .layers import marked
 from .ledger import Bookkeeper, Ledger
 from .places import Places, names_of
-
-Target = int | Sequence[int] | Callable[[Tensor], Tensor] | None
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ def attribute(
     Raises:
         TypeError: ``f`` is not a function, ``rules`` are not a composite, ``x`` is
             not of real numbers, or ``at`` is not a name or names.
-        ValueError: ``target`` or ``chunk`` does not fit, or no run in a scope of ``at``
-            receives relevance.
+        ValueError: ``x``, ``target`` or ``chunk`` does not fit, or no run in a scope of
+            ``at`` receives relevance.
         MissingRule: A kernel has no rule, and the composite was not created with
             ``missing="gradient"``.
 
@@ -97,7 +98,7 @@ def attribute(
 
     """
     values = checked("attribute", f, x, rules)
-    call = _Call(f, rules, names_of(at), Bookkeeper() if ledger else None)
+    call = _Call(f, rules, names_of("attribute", at), Bookkeeper() if ledger else None)
     if chunk is None:
         found = call.relevance(values, target)
     else:
@@ -108,7 +109,7 @@ def attribute(
 class _Call(NamedTuple):
     """What one call of ``attribute`` asks for; ``book`` is None without a ledger."""
 
-    f: Callable[[Tensor], Tensor]
+    f: Model
     rules: Composite
     names: tuple[str, ...]
     book: Bookkeeper | None
@@ -117,7 +118,7 @@ class _Call(NamedTuple):
         """Return the relevance of one chunk, and book its flows."""
         gradient = gradient_of(self.f, target)
         if not self.names and self.book is None:
-            (_, value), relevance = self.rules.bind(gradient)(x)
+            value, relevance = self.rules.bind(gradient)(x)
             return Attribution(relevance, value)
         places = Places(self.names)
 
@@ -127,35 +128,26 @@ class _Call(NamedTuple):
                 self.book(flow)
 
         extent = Extent(stops=self.book is not None)
-        (_, value), relevance = watched(self.rules, gradient, tell, extent)(x)
+        value, relevance = watched(self.rules, gradient, tell, extent)(x)
         return Attribution(relevance, value, at=places.relevance())
 
 
 def checked(who: str, f: object, x: TensorLike, rules: object) -> Tensor:
-    """Return ``x`` as a tensor; raise a TypeError if an argument does not fit."""
-    if not callable(f):
-        raise TypeError(f"{who}: expected a function, got {f!r}")
+    """Return ``x`` as a tensor; raise an error if an argument does not fit."""
+    values = examples.checked(who, f, x)
     if not isinstance(rules, Composite):
         raise TypeError(
             f"{who}: rules must be a composite such as EpsilonPlus(), got {rules!r}"
         )
-    values = pg.asarray(x)
-    if values.dtype.kind != "f":
-        raise TypeError(
-            f"{who}: x must be floats, got {values.dtype}; for tokens, explain a "
-            "function of their embeddings"
-        )
     return values
 
 
-def gradient_of(f: Callable[[Tensor], Tensor], target: Target) -> Any:
-    """Return a function of the input that returns value and gradient."""
+def gradient_of(f: Model, target: Target) -> Callable[[Tensor], ValueAndGradient]:
+    """Return a function of the input that returns values and their relevance.
 
-    def total(x: Tensor) -> tuple[Tensor, Tensor]:
-        value = chosen(f(marked(x)), target)
-        return pg.sum(value), value
-
-    return pg.value_and_grad(total, has_aux=True)
+    The rules apply if it runs inside a block of them.
+    """
+    return functools.partial(value_and_gradient, lambda x: f(marked(x)), target=target)
 
 
 def _closed(call: _Call, found: Attribution) -> Ledger:
@@ -167,56 +159,10 @@ def _closed(call: _Call, found: Attribution) -> Ledger:
     return call.book.ledger(value, relevance)
 
 
-def chosen(y: Tensor, target: Target) -> Tensor:
-    """Return the value that is explained, for each example.
-
-    Raises:
-        ValueError: The target does not fit the result of the model.
-
-    """
-    if target is None:
-        return pg.sum(y, axis=tuple(range(1, y.ndim)))
-    if callable(target):
-        found: Any = target(y)
-        if not isinstance(found, Tensor) or found.shape != y.shape[:1]:
-            got = getattr(found, "shape", type(found).__name__)
-            raise ValueError(
-                f"attribute: target must return one value for each of {y.shape[0]} "
-                f"examples, got {got}"
-            )
-        return pg.asarray(found)
-    if y.ndim != 2:
-        raise ValueError(
-            f"attribute: target={target!r} selects a column, but the model returns "
-            f"shape {y.shape}; pass a function of the result"
-        )
-    numbers = np.asarray(target)
-    if numbers.dtype.kind not in "iu" or numbers.shape not in ((), y.shape[:1]):
-        raise ValueError(
-            f"attribute: target must be the number of an output or one for each of "
-            f"{y.shape[0]} examples, got {target!r}"
-        )
-    if numbers.size and not 0 <= numbers.min() <= numbers.max() < y.shape[1]:
-        raise ValueError(
-            f"attribute: target={target!r} is out of range for {y.shape[1]} outputs"
-        )
-    if numbers.ndim == 0:
-        return y[:, int(numbers)]
-    return pg.take_along_axis(y, numbers[:, None], axis=1)[:, 0]
-
-
 def _in_chunks(call: _Call, x: Tensor, target: Target, chunk: int) -> Attribution:
     """Return the relevance of all examples, computed in parts."""
-    if not _is_size(chunk):
-        raise ValueError(f"attribute: chunk must be a positive number, got {chunk!r}")
-    is_each = isinstance(target, Sequence) or getattr(target, "ndim", 0) == 1
-    found = []
-    for start in range(0, x.shape[0], chunk):
-        part = slice(start, start + chunk)
-        one: Any = target[part] if is_each else target  # type: ignore[index]
-        found.append(call.relevance(x[part], one))
-    if not found:
-        return call.relevance(x, target)
+    chunks = chunks_of("attribute", x.shape[0], target, chunk)
+    found = [call.relevance(x[part], one) for part, one in chunks]
     return Attribution(
         pg.concat([one.input for one in found]),
         pg.concat([one.value for one in found]),
@@ -235,8 +181,3 @@ def _joined(name: str, parts: Sequence[Attribution]) -> Tensor:
                 "chunk=None"
             )
     return pg.concat([part.at[name] for part in parts])
-
-
-def _is_size(value: object) -> bool:
-    """Return whether a value is a positive integer."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

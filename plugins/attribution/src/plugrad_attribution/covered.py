@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from plugrad.plugin import Tensor, TensorLike, html_table
 
-from .attribution import Target, checked, gradient_of
+from .attribution import checked, gradient_of
 from .composites import Composite
+from .examples import Target
 from .flows import Extent, Flow, watched
 from .kernels import LINEAR, WITH_CONSTANT
 from .layers import INPUT

@@ -9,8 +9,14 @@ import numpy as np
 import plugrad as pg
 from plugrad.plugin import Tensor, TensorLike
 
-from .attribution import Target
-from .examples import Model, broadcast, checked, in_chunks, value_and_gradient
+from .examples import (
+    Model,
+    Target,
+    broadcast,
+    checked,
+    in_chunks,
+    value_and_gradient,
+)
 from .gradients import Contributions
 from .pairs import recording
 from .secants import with_secants

@@ -1,22 +1,25 @@
-"""What methods share: checks of their arguments, and chunks of examples.
+"""What methods share: checks of their arguments, explained values, and chunks.
 
-Map: checks; the value and its gradient; chunks.
+Map: checks; the value that is explained, and its gradient; chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import plugrad as pg
 from plugrad.plugin import Tensor, TensorLike
 
-from .attribution import Target, chosen
-
 Model = Callable[[Tensor], Tensor]
+Target = int | Sequence[int] | Callable[[Tensor], Tensor] | None
+ValueAndGradient = tuple[Tensor, Tensor]
+
+# --- checks ----------------------------------------------------------------------
 
 
-def checked(name: str, f: Model, x: TensorLike) -> Tensor:
+def checked(name: str, f: object, x: TensorLike) -> Tensor:
     """Return ``x`` as a tensor of floats.
 
     Args:
@@ -64,7 +67,46 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def value_and_gradient(f: Model, x: Tensor, target: Target) -> tuple[Tensor, Tensor]:
+# --- values ----------------------------------------------------------------------
+
+
+def chosen(y: Tensor, target: Target) -> Tensor:
+    """Return the value that is explained, for each example.
+
+    Raises:
+        ValueError: The target does not fit the result of the model.
+
+    """
+    if target is None:
+        return pg.sum(y, axis=tuple(range(1, y.ndim)))
+    if callable(target):
+        found: Any = target(y)
+        if not isinstance(found, Tensor) or found.shape != y.shape[:1]:
+            got = getattr(found, "shape", type(found).__name__)
+            raise ValueError(
+                f"target must return one value for each of {y.shape[0]} examples, "
+                f"got {got}"
+            )
+        return pg.asarray(found)
+    if y.ndim != 2:
+        raise ValueError(
+            f"target={target!r} selects a column, but the model returns "
+            f"shape {y.shape}; pass a function of the result"
+        )
+    numbers = np.asarray(target)
+    if numbers.dtype.kind not in "iu" or numbers.shape not in ((), y.shape[:1]):
+        raise ValueError(
+            f"target must be the number of an output or one for each of {y.shape[0]} "
+            f"examples, got {target!r}"
+        )
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < y.shape[1]:
+        raise ValueError(f"target={target!r} is out of range for {y.shape[1]} outputs")
+    if numbers.ndim == 0:
+        return y[:, int(numbers)]
+    return pg.take_along_axis(y, numbers[:, None], axis=1)[:, 0]
+
+
+def value_and_gradient(f: Model, x: Tensor, target: Target) -> ValueAndGradient:
     """Return the value that is explained, for each example, and its gradient."""
 
     def total(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,6 +115,33 @@ def value_and_gradient(f: Model, x: Tensor, target: Target) -> tuple[Tensor, Ten
 
     (_, value), gradient = pg.value_and_grad(total, has_aux=True)(x)
     return value, gradient
+
+
+# --- chunks ----------------------------------------------------------------------
+
+
+def chunks_of(
+    name: str, count: int, target: Target, chunk: int
+) -> Iterator[tuple[slice, Target]]:
+    """Return chunks of examples, and the target of each; no examples are one chunk.
+
+    Args:
+        name: The name of the method, for errors.
+        count: The number of examples.
+        target: The value that is explained.
+        chunk: At most this many examples at once.
+
+    Raises:
+        ValueError: ``chunk`` is not a positive number.
+
+    """
+    if not is_count(chunk):
+        raise ValueError(f"{name}: chunk must be a positive number, got {chunk!r}")
+    is_each = isinstance(target, Sequence) or getattr(target, "ndim", 0) == 1
+    for start in range(0, max(count, 1), chunk):
+        part = slice(start, start + chunk)
+        one: Any = target[part] if is_each else target  # type: ignore[index]
+        yield part, one
 
 
 def in_chunks(
@@ -98,12 +167,6 @@ def in_chunks(
     """
     if chunk is None:
         return work(target, *xs)
-    if not is_count(chunk):
-        raise ValueError(f"{name}: chunk must be a positive number, got {chunk!r}")
-    is_each = isinstance(target, Sequence) or getattr(target, "ndim", 0) == 1
-    parts = []
-    for start in range(0, max(xs[0].shape[0], 1), chunk):
-        part = slice(start, start + chunk)
-        one: Any = target[part] if is_each else target  # type: ignore[index]
-        parts.append(work(one, *[x[part] for x in xs]))
+    chunks = chunks_of(name, xs[0].shape[0], target, chunk)
+    parts = [work(one, *[x[part] for x in xs]) for part, one in chunks]
     return tuple([pg.concat(list(same)) for same in zip(*parts, strict=True)])

@@ -16,11 +16,13 @@ import numpy as np
 import plugrad as pg
 from plugrad.plugin import Tensor, TensorLike
 
-from .attribution import Attribution, Target, chosen
+from .attribution import Attribution
 from .examples import (
     Model,
+    Target,
     broadcast,
     checked,
+    chosen,
     in_chunks,
     is_count,
     value_and_gradient,

@@ -19,13 +19,11 @@ import plugrad as pg
 from plugrad import plugin
 from plugrad.plugin import Tensor, TensorLike
 
-from .attribution import Target
-from .examples import Model, checked, in_chunks, value_and_gradient
+from .examples import Model, Target, checked, in_chunks, value_and_gradient
 from .layers import Table, named
-from .places import is_inside
+from .places import is_inside, names_of
 
 MAX_CACHED_BLOCKS = 64  # for so many names of scopes
-CUSTOM_OPS = (pg.hard_swish, pg.hard_sigmoid)  # they have custom_grad, not a kernel
 
 # --- results of scopes -----------------------------------------------------------
 
@@ -145,7 +143,7 @@ def grad_cam(
 
     ``relu(Σ_c a_c · A_c)``: the sum of the channels of a layer, each weighted by the
     mean of its gradient. It has the resolution of the layer; enlarge it to that of the
-    image with ``pg.image.resize_bilinear``.
+    image with ``pg.image.resize_bilinear(..., half_pixel_centers=True)``.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
@@ -186,10 +184,12 @@ def grad_cam(
     """
     name = "grad_cam"
     values = checked(name, f, x)
-    _check_names(name, (at,))
+    names = names_of(name, at)
+    if len(names) != 1:
+        raise ValueError(f"{name}: at must be the name of one scope, got {at!r}")
 
     def work(target: Target, x: Tensor) -> tuple[Tensor]:
-        _, [layer] = results(name, f, x, target, (at,))
+        _, [layer] = results(name, f, x, target, names)
         rank = layer.y.ndim
         if rank < 3 or not -rank < channel_axis < rank or channel_axis in (0, -rank):
             raise ValueError(
@@ -203,17 +203,6 @@ def grad_cam(
         return (pg.relu(pg.sum(weights * layer.y, axis=channels)),)
 
     return in_chunks(name, work, (values,), target, chunk)[0]
-
-
-def _check_names(name: str, at: Sequence[object]) -> None:
-    """Raise if there are no names of scopes, or one is not a string."""
-    if not at:
-        raise ValueError(f"{name}: at= names no scope")
-    for one in at:
-        if not isinstance(one, str):
-            raise TypeError(f"{name}: at= takes names of scopes, got {one!r}")
-        if not one:
-            raise ValueError(f"{name}: the name of a scope must not be empty")
 
 
 # --- attribution patching --------------------------------------------------------
@@ -303,8 +292,9 @@ def patching(
             f"{name}: clean and corrupted must have one shape, got {values.shape} and "
             f"{others.shape}"
         )
-    scopes = (at,) if isinstance(at, str) else tuple(dict.fromkeys(at))
-    _check_names(name, scopes)
+    scopes = names_of(name, at)
+    if not scopes:
+        raise ValueError(f"{name}: at names no scope")
 
     def work(metric: Target, x: Tensor, other: Tensor) -> tuple[Tensor, ...]:
         before, ours = results(name, f, x, metric, scopes)

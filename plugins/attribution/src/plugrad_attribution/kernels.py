@@ -216,6 +216,31 @@ def of_two(amount: float, share: float = 0.5) -> Callable[..., Tensor]:
     return rule
 
 
+def by_operand(
+    rule: Callable[..., Tensor], *reads: str
+) -> dict[str, Callable[..., Tensor]]:
+    """Return a rule for both operands, ``a`` and ``b``, of a kernel.
+
+    Args:
+        rule: A function of the cotangent, ``original``, whether the other operand
+            depends on the input as well, and what it reads.
+        reads: What the rule reads: ``"x"``, the operand itself, and ``"y"``.
+
+    """
+
+    def of(x: str, other: str) -> Callable[..., Tensor]:
+        names = [x if name == "x" else name for name in reads]
+        is_shared = f"{other}_tracked"
+
+        def gradient(dy: Tensor, original: Any, **given: Any) -> Tensor:
+            values = [given[name] for name in names]
+            return rule(dy, original, given[is_shared], *values)
+
+        return named(gradient, ["dy", "original", is_shared, *names])
+
+    return {"a": of("a", "b"), "b": of("b", "a")}
+
+
 def products() -> Table:
     """Return the rules of element-wise products and quotients.
 
@@ -223,72 +248,50 @@ def products() -> Table:
     """
     square = lambda dy, original: 0.5 * original(dy)
     return {
-        "Multiply": {"a": _left_factor, "b": _right_factor},
-        "RealDiv": {"b": _divisor},
+        "Multiply": by_operand(_factor),
+        "RealDiv": {"b": by_operand(_divisor, "x", "y")["b"]},
         "Square": {"x": square},
     }
 
 
-def _left_factor(
-    dy: Tensor, original: Callable[[Tensor], Tensor], b_tracked: bool
-) -> Tensor:
-    return 0.5 * original(dy) if b_tracked else original(dy)
-
-
-def _right_factor(
-    dy: Tensor, original: Callable[[Tensor], Tensor], a_tracked: bool
-) -> Tensor:
-    return 0.5 * original(dy) if a_tracked else original(dy)
+def _factor(dy: Tensor, original: Callable[[Tensor], Tensor], shared: bool) -> Tensor:
+    return 0.5 * original(dy) if shared else original(dy)
 
 
 def _divisor(
     dy: Tensor,
-    b: Tensor,
-    y: Tensor,
     original: Callable[[Tensor], Tensor],
-    a_tracked: bool,
+    shared: bool,
+    x: Tensor,
+    y: Tensor,
 ) -> Tensor:
-    return 0.0 * original(dy) if a_tracked else gate(dy, b, y, original)
+    return 0.0 * original(dy) if shared else gate(dy, x, y, original)
 
 
 def powers() -> Table:
     """Return the rules of powers: the identity rule, halved for two operands."""
 
-    def base(
+    def power(
         dy: Tensor,
-        a: Tensor,
-        y: Tensor,
         original: Callable[[Tensor], Tensor],
-        b_tracked: bool,
-    ) -> Tensor:
-        return gate(dy, a, y, original) * (0.5 if b_tracked else 1.0)
-
-    def exponent(
-        dy: Tensor,
-        b: Tensor,
+        shared: bool,
+        x: Tensor,
         y: Tensor,
-        original: Callable[[Tensor], Tensor],
-        a_tracked: bool,
     ) -> Tensor:
-        return gate(dy, b, y, original) * (0.5 if a_tracked else 1.0)
+        return gate(dy, x, y, original) * (0.5 if shared else 1.0)
 
-    return {"Pow": {"a": base, "b": exponent}}
+    return {"Pow": by_operand(power, "x", "y")}
 
 
 def sums(amount: float) -> Table:
     """Return the rule of sums of two branches, with a stabilized denominator."""
 
-    def left(
-        dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor], b_tracked: bool
+    def branch(
+        dy: Tensor, original: Callable[[Tensor], Tensor], shared: bool, y: Tensor
     ) -> Tensor:
-        return original(damped(dy, y, amount) if b_tracked else dy)
+        return original(damped(dy, y, amount) if shared else dy)
 
-    def right(
-        dy: Tensor, y: Tensor, original: Callable[[Tensor], Tensor], a_tracked: bool
-    ) -> Tensor:
-        return original(damped(dy, y, amount) if a_tracked else dy)
-
-    return {"Add": {"a": left, "b": right}}
+    return {"Add": by_operand(branch, "y")}
 
 
 def pools(amount: float) -> Table:

@@ -13,8 +13,8 @@ from .flows import Flow
 MAX_LISTED_SCOPES = 20  # in an error
 
 
-def names_of(at: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names that ``at`` contains.
+def names_of(who: str, at: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the different names that ``at`` contains; ``who`` is named in errors.
 
     Raises:
         TypeError: ``at`` is neither a string nor a sequence of strings.
@@ -24,11 +24,11 @@ def names_of(at: str | Sequence[str]) -> tuple[str, ...]:
     names: Any = (at,) if isinstance(at, str) else at
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise TypeError(
-            f"attribute: at must be the name of a scope or a list of names, got {at!r}"
+            f"{who}: at must be the name of a scope or a list of names, got {at!r}"
         )
     if not all(names):
-        raise ValueError(f"attribute: at={at!r} contains an empty name")
-    return tuple(names)
+        raise ValueError(f"{who}: at={at!r} contains an empty name")
+    return tuple(dict.fromkeys(names))
 
 
 class Places:

@@ -336,8 +336,8 @@ def _of_others() -> Table:
 @functools.cache
 def _blocks() -> list[Any]:
     """Return the overrides, outermost first."""
-    blocks: list[Any] = [pg.override_gradient(n, decompose=True) for n in COMPOSED]
-    return [*blocks, pg.use_gradients(_table(), linear=False, innermost=True)]
+    decomposed = pg.use_gradients(dict.fromkeys(COMPOSED))
+    return [decomposed, pg.use_gradients(_table(), linear=False, innermost=True)]
 
 
 def with_secants(f: Callable[P, R]) -> Callable[P, R]:
