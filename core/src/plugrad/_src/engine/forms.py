@@ -90,6 +90,9 @@ class Made(NamedTuple):
     again: Callable[..., Tensor] | None = None
 
 
+Find = Callable[[TapeId], Made | None]  # the run with this result
+
+
 def note(tape: Tape, run: Made) -> None:
     """Let a tape keep a run, because later runs may complete a pattern."""
     with state_lock:  # other threads may record on the same tape
@@ -99,14 +102,14 @@ def note(tape: Tape, run: Made) -> None:
         made |= {y._tape_id: run for y in run.outputs if y._tape_id is not None}
 
 
-def made_on_all(tapes: tuple[Tape, ...]) -> dict[TapeId, Made]:
-    """Return the runs that all of these tapes keep, by their results."""
-    with state_lock:
-        first, *others = [getattr(tape, "made", {}) for tape in tapes]
-        if not others:
-            return first
-        return {
-            tape_id: run
-            for tape_id, run in first.items()
-            if all(tape_id in made for made in others)
-        }
+def kept_by_all(tapes: tuple[Tape, ...]) -> Find:
+    """Return a function that finds a run which all of these tapes keep."""
+    first, *others = [getattr(tape, "made", {}) for tape in tapes]
+    if not others:
+        return first.get
+
+    def find(tape_id: TapeId) -> Made | None:
+        is_kept = all(tape_id in made for made in others)
+        return first.get(tape_id) if is_kept else None
+
+    return find

@@ -89,7 +89,7 @@ def _combined(rule: VJP, tangent: VJP, name: str) -> VJP:
     def transposed(*values: Any) -> Any:
         *mine, spec = values[count:]
         along = lambda t: tangent.function(t, *mine)
-        zeros = plugrad_ops().zeros(spec.shape, dtype=spec.dtype)
+        zeros = _ops().zeros(spec.shape, dtype=spec.dtype)
         _, pull_back = reverse().vjp(along, zeros)
         return pull_back(values[0])[0]
 
@@ -100,6 +100,6 @@ def _combined(rule: VJP, tangent: VJP, name: str) -> VJP:
     return rule._replace(function=function, residuals=residuals, transposed=transposed)
 
 
-def plugrad_ops() -> Any:
+def _ops() -> Any:
     """Return the module that creates tensors, which is above this one."""
     return import_module("plugrad._src.ops.basis.creation")

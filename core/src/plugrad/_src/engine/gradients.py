@@ -18,7 +18,7 @@ from plugrad._src.tensor.tensor import TapeId, Tensor
 
 from . import tape
 from .context import UserScope
-from .forms import PARTS, Form, Made, Whole, made_on_all, note
+from .forms import PARTS, Find, Form, Made, Whole, kept_by_all, note
 from .layers import Layer, Override, Overrides
 from .matching import Match, matches
 from .sites import Where
@@ -182,13 +182,13 @@ def note_run(
         return  # integers, which no tape records
     rows = overrides.wholes.get(run.kernel.name)
     if rows:
-        made = made_on_all(recording)
+        find = kept_by_all(recording)
         ids = [x._tape_id for x in run.inputs if x is not None]
-        runs = [made.get(tape_id) for tape_id in ids if tape_id is not None]
+        runs = [find(tape_id) for tape_id in ids if tape_id is not None]
         names = {one.kernel.name for one in runs if one is not None}
         for feeding, whole, form in rows:
             if feeding <= names and _find_whole(
-                whole, form, overrides, recording, backend, run, made
+                whole, form, overrides, recording, backend, run, find
             ):
                 break
     if run.kernel.name in overrides.noted:
@@ -203,10 +203,10 @@ def _find_whole(
     recording: tuple[Tape, ...],
     backend: OpenBackend,
     run: Made,
-    made: Mapping[TapeId, Made],
+    find: Find,
 ) -> bool:
     """Record a run and those before it as one, if they match and a rule applies."""
-    for match in matches(form, run, made):
+    for match in matches(form, run, find):
         count = len(whole.kernel.inputs)
         operands = tuple([match.operands[i] for i in range(count)])
         if whole.fits is None or whole.fits(*operands):
@@ -233,7 +233,7 @@ def _record_whole(
     if plan is None:
         return False  # no rule applies at this place
     last = runs[-1]
-    attrs = attributes_of_parts(kernel, form, runs, match.constants)
+    attrs = _attributes_of_parts(kernel, form, runs, match.constants)
     node = Node(
         plan,
         backend,
@@ -248,7 +248,7 @@ def _record_whole(
     return True
 
 
-def attributes_of_parts(
+def _attributes_of_parts(
     kernel: Kernel, form: Form, runs: list[Made], constants: Mapping[int, Tensor]
 ) -> dict[str, Any]:
     """Return the attributes of a whole: those of its parts, and how to run them."""

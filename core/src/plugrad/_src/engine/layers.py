@@ -72,6 +72,7 @@ class Overrides:
         # The plans of the registry, a new object whenever a gradient changes, and the
         # plans with these overrides. Threads that share a scope replace both at once.
         self.plans: tuple[object, Plans] = registry.gradients.plans, {}
+        self._without: dict[str, Overrides] = {}
 
     @functools.cached_property
     def by_number(self) -> set[str]:
@@ -120,14 +121,17 @@ class Overrides:
         return {part.kernel for form in forms for part in form.parts[:-1]}
 
     def without(self, kernel: str) -> Overrides:
-        """Return these overrides without the pattern of this name."""
-        layers = [
-            layer._replace(
-                wholes=tuple([w for w in layer.wholes if w.kernel.name != kernel])
-            )
-            for layer in self.layers
-        ]
-        return Overrides(tuple(layers))
+        """Return these overrides without the pattern of this name; it is cached."""
+        found = self._without.get(kernel)
+        if found is None:
+            layers = [
+                layer._replace(
+                    wholes=tuple([w for w in layer.wholes if w.kernel.name != kernel])
+                )
+                for layer in self.layers
+            ]
+            self._without[kernel] = found = Overrides(tuple(layers))
+        return found
 
     def for_others(self) -> Overrides | None:
         """Return the overrides that tapes other than the innermost one see."""

@@ -6,19 +6,17 @@ constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from plugrad._src.tensor.tensor import TapeId, Tensor
+from plugrad._src.tensor.tensor import Tensor
 
 from .context import Scope
-from .forms import ABSENT, CONSTANT, OPERAND, Form, Made, Source
+from .forms import ABSENT, CONSTANT, OPERAND, Find, Form, Made, Source
 
 # The order of the two inputs of these kernels does not matter.
 COMMUTATIVE = frozenset({"Add", "Maximum", "Minimum", "Multiply", "SquaredDifference"})
 TOLERANCE = 1e-6  # relative: constants are rounded to the dtype of the operands
-
-Runs = Mapping[TapeId, Made]
 
 
 class Match(NamedTuple):
@@ -29,13 +27,13 @@ class Match(NamedTuple):
     constants: dict[int, Tensor]
 
 
-def matches(form: Form, last: Made, made: Runs) -> Iterator[Match]:
+def matches(form: Form, last: Made, find: Find) -> Iterator[Match]:
     """Yield each way in which a run and those before it are the parts of a form."""
-    yield from _part(form, len(form.parts) - 1, last, made, Match({}, {}, {}))
+    yield from _part(form, len(form.parts) - 1, last, find, Match({}, {}, {}))
 
 
 def _part(
-    form: Form, number: int, run: Made, made: Runs, found: Match
+    form: Form, number: int, run: Made, find: Find, found: Match
 ) -> Iterator[Match]:
     """Yield the ways in which ``run`` is a part of the form."""
     part = form.parts[number]
@@ -46,28 +44,28 @@ def _part(
     if run.kernel.name != part.kernel or len(run.inputs) != len(part.inputs):
         return
     found = found._replace(runs={**found.runs, number: run})
-    yield from _inputs(form, part.inputs, run.inputs, made, found)
+    yield from _inputs(form, part.inputs, run.inputs, find, found)
     if part.kernel in COMMUTATIVE:
-        yield from _inputs(form, part.inputs, run.inputs[::-1], made, found)
+        yield from _inputs(form, part.inputs, run.inputs[::-1], find, found)
 
 
 def _inputs(
     form: Form,
     sources: tuple[Source, ...],
     inputs: tuple[Tensor | None, ...],
-    made: Runs,
+    find: Find,
     found: Match,
 ) -> Iterator[Match]:
     """Yield the ways in which tensors come from these sources."""
     if not sources:
         yield found
         return
-    for one in _input(form, sources[0], inputs[0], made, found):
-        yield from _inputs(form, sources[1:], inputs[1:], made, one)
+    for one in _input(form, sources[0], inputs[0], find, found):
+        yield from _inputs(form, sources[1:], inputs[1:], find, one)
 
 
 def _input(
-    form: Form, source: Source, x: Tensor | None, made: Runs, found: Match
+    form: Form, source: Source, x: Tensor | None, find: Find, found: Match
 ) -> Iterator[Match]:
     """Yield the ways in which a tensor comes from this source."""
     number = source.number
@@ -83,9 +81,9 @@ def _input(
         if x._tape_id is None and x.size == 1 and _equals(x, form.constants[number]):
             yield found._replace(constants={**found.constants, number: x})
     elif x._tape_id is not None:
-        run = made.get(x._tape_id)
+        run = find(x._tape_id)
         if run is not None and run.outputs[source.output]._tape_id is x._tape_id:
-            yield from _part(form, number, run, made, found)
+            yield from _part(form, number, run, find, found)
 
 
 def _is_same(x: Tensor, y: Tensor) -> bool:

@@ -243,9 +243,11 @@ def traced(
     tape = Tape()
     noting = Overrides(())
     noting.__dict__.update(wholes={"": []}, noted=_Everything())
-    changes = {"backend": None, "level": None, "observers": (), "precision": None}
+    backend: Any = dispatch.active()
+    while backend.depth:  # inside vmap
+        backend = backend.base
+    changes = {"backend": backend, "level": None, "observers": (), "precision": None}
     with Scope(tapes=(tape,), overrides=noting, **changes):
-        backend = dispatch.active()
         xs = [Tensor(backend.runtime.arrays.upload(x), backend) for x in operands]
         ids = {tape.watch_own(x): number for number, x in enumerate(xs)}
         y = function(*xs)

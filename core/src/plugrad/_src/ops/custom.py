@@ -141,7 +141,7 @@ def recorded_call(
         backend = dispatch.active()
         record(recording, plan, backend, inputs, attrs, outputs, context.scope)
         if context.overrides is not None and build_value is _FIRST:
-            again = _again(written, name, plans, leaves, build)
+            again = functools.partial(_again, written, name, plans, leaves, build)
             _note(written, name, again, recording, inputs, outputs)
     return build_value(outputs)
 
@@ -152,16 +152,13 @@ def _again(
     plans: Callable[[int], Plan],
     leaves: Sequence[Any],
     build: Callable[..., Any],
-) -> Callable[..., Tensor]:
-    """Return a function that calls ``f`` with other tensors in its arguments."""
-
-    def again(*xs: Tensor) -> Tensor:
-        tensors = iter(xs)
-        given = [next(tensors) if type(x) is Tensor else x for x in leaves]
-        found: Tensor = recorded_call(f, name, plans, tuple(build(given)))
-        return found
-
-    return again
+    *xs: Tensor,
+) -> Tensor:
+    """Call ``f`` again, with ``xs`` in place of the tensors among its arguments."""
+    tensors = iter(xs)
+    given = [next(tensors) if type(x) is Tensor else x for x in leaves]
+    found: Tensor = recorded_call(f, name, plans, tuple(build(given)))
+    return found
 
 
 def _note(
