@@ -157,6 +157,32 @@ def test_the_first_layer_is_found_behind_moves(move, backend):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def scaled(x):
+    return model((x - 0.5) * 2.0)
+
+
+def test_a_first_layer_that_is_not_found_is_an_error(backend):
+    flat = {"first": attr.Flat()}
+    with pytest.raises(attr.MissingRule, match=r"no layer reads x itself, .*Flat"):
+        relevance(scaled, rules=attr.Composite(**flat))
+    with pytest.raises(attr.MissingRule, match="no layer reads x itself"):
+        relevance(scaled, rules=attr.Composite(**flat), ledger=True)
+    found = relevance(scaled, rules=attr.Composite(**flat, missing="gradient"))
+    np.testing.assert_array_equal(found, relevance(scaled))
+
+
+def test_the_first_layer_may_have_a_branch_beside_it(backend):
+    branched = lambda x: pg.relu(x @ (W1 @ W2)) + x[:, :3]
+    found = relevance(branched, rules=attr.Composite(first=attr.Flat()))
+    assert not np.allclose(found, relevance(branched))
+
+
+def test_a_model_that_ignores_its_input_needs_no_first_layer(backend):
+    rules = attr.Composite(first=attr.Flat())
+    constant = lambda x: 0.0 * x[:, :3].shape[0] + pg.ones((3, 3))
+    assert not relevance(constant, rules=rules).any()
+
+
 def test_where_selects_layers(backend):
     def named(x):
         with pg.name_scope("stem"):

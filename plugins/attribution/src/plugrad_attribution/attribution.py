@@ -18,7 +18,8 @@ from . import examples
 from .composites import Composite
 from .examples import Model, Target, ValueAndGradient, chunks_of, value_and_gradient
 from .flows import Extent, Flow, watched
-from .layers import marked
+from .kernels import MissingRule
+from .layers import INPUT, Ways, marked, noting_ways
 from .ledger import Bookkeeper, Ledger
 from .places import Places, names_of
 
@@ -84,7 +85,8 @@ def attribute(
             not of real numbers, or ``at`` is not a name or names.
         ValueError: ``x``, ``target`` or ``chunk`` does not fit, or no run in a scope of
             ``at`` receives relevance.
-        MissingRule: A kernel has no rule, and the composite was not created with
+        MissingRule: A kernel has no rule, or no layer reads ``x`` itself, for which
+            there is a rule of first layers; and the composite was not created with
             ``missing="gradient"``.
 
     Example:
@@ -118,7 +120,9 @@ class _Call(NamedTuple):
         """Return the relevance of one chunk, and book its flows."""
         gradient = gradient_of(self.f, target)
         if not self.names and self.book is None:
-            value, relevance = self.rules.bind(gradient)(x)
+            with noting_ways() as ways:
+                value, relevance = self.rules.bind(gradient)(x)
+            _check_first(self.rules, ways)
             return Attribution(relevance, value)
         places = Places(self.names)
 
@@ -128,8 +132,21 @@ class _Call(NamedTuple):
                 self.book(flow)
 
         extent = Extent(stops=self.book is not None)
-        value, relevance = watched(self.rules, gradient, tell, extent)(x)
+        with noting_ways() as ways:
+            value, relevance = watched(self.rules, gradient, tell, extent)(x)
+        _check_first(self.rules, ways)
         return Attribution(relevance, value, at=places.relevance())
+
+
+def _check_first(rules: Composite, ways: Ways) -> None:
+    """Raise if relevance has not reached the input through ``first`` of the rules."""
+    if rules.first is None or rules.missing == "gradient" or ways != {INPUT.name}:
+        return
+    raise MissingRule(
+        f"attribute: no layer reads x itself, so first={rules.first} applies to none; "
+        "scale the input before the call instead of in the model, name the scope of "
+        "the first layer in where={...}, or pass missing='gradient' to go without it"
+    )
 
 
 def checked(who: str, f: object, x: TensorLike, rules: object) -> Tensor:

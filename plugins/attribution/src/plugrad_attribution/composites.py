@@ -31,16 +31,18 @@ class Composite:
     Args:
         conv: The rule of convolutions.
         dense: The rule of products with weights.
-        first: The rule of layers that read the input; None for the rule of their kind.
+        first: The rule of layers that read the input, directly or behind a pad or a
+            change of its shape or its axes; None for the rule of their kind.
         where: Rules for layers in some scopes: a dict by pattern, as ``where=`` of
             ``override_gradient`` takes it, such as ``{"head.*": Epsilon(0.25)}``. The
             last one that matches wins.
         more: Gradients of other kernels, ops and patterns, as ``use_gradients`` takes
             them. They override those below.
         stabilizer: The stabilizer of sums of branches and of average pooling.
-        missing: What happens at a kernel that is not linear and has no rule:
-            ``"error"`` raises a ``MissingRule``, and ``"gradient"`` uses its gradient,
-            which does not keep the sum of relevances.
+        missing: What happens at a kernel that is not linear and has no rule, and if
+            ``first`` applies to no layer: ``"error"`` raises a ``MissingRule``, and
+            ``"gradient"`` goes on with the gradient of the kernel, which does not keep
+            the sum of relevances.
 
     Raises:
         ValueError: ``missing`` is something else.

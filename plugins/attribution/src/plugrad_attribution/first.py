@@ -27,6 +27,7 @@ from .layers import (
     is_bias,
     marked,
     named,
+    note_way,
     product,
 )
 
@@ -141,6 +142,7 @@ def _of_entry(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
     """Return the gradient of an entry; it is relevance, as that of ``INPUT``."""
 
     def gradient(dy: Tensor, x: Tensor, w: Tensor, y: Tensor, **given: Any) -> Tensor:
+        note_way(entry.pattern.name)
         b = given.get("b")
         moves = {name: given[name] for name in entry.moves}
         at_layer, back = pg.vjp(lambda x: moved(x, moves), x)

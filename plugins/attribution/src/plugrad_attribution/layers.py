@@ -10,9 +10,11 @@ Map: ``Layer``; the kinds of layers, each with its kernels; the first layer of a
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import plugrad as pg
@@ -310,7 +312,36 @@ def marked(x: Tensor) -> Tensor:
 
 def of_input() -> Table:
     """Return the gradient of the mark: it turns relevance over value into relevance."""
-    return {INPUT: {"x": lambda dy, x: dy * x}}
+
+    def gradient(dy: Tensor, x: Tensor) -> Tensor:
+        note_way(INPUT.name)
+        return dy * x
+
+    return {INPUT: {"x": gradient}}
+
+
+Ways = set[str]
+_ways: contextvars.ContextVar[Ways | None] = contextvars.ContextVar(
+    "ways", default=None
+)
+
+
+def note_way(name: str) -> None:
+    """Note how relevance reaches the input: by ``INPUT``, or by a first layer."""
+    ways = _ways.get()
+    if ways is not None:
+        ways.add(name)
+
+
+@contextlib.contextmanager
+def noting_ways() -> Iterator[Ways]:
+    """Collect the names that ``note_way`` gets inside this block."""
+    ways: Ways = set()
+    token = _ways.set(ways)
+    try:
+        yield ways
+    finally:
+        _ways.reset(token)
 
 
 def gives_relevance(rule: Rule) -> bool:
