@@ -37,21 +37,26 @@ def examples() -> np.ndarray:
     return np.random.default_rng(6).normal(size=(2, 8, 8, 2))
 
 
-def network() -> Any:
-    """Return the network in PyTorch."""
+def network(
+    first: str = "ReLU",
+    pool: str = "MaxPool2d",
+    second: str = "ReLU",
+    third: str = "ReLU",
+) -> Any:
+    """Return a network in PyTorch, with the modules of these names in it."""
     import torch
 
     nn, given = torch.nn, weights()
     net = nn.Sequential(
         nn.Conv2d(2, 4, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        getattr(nn, first)(),
+        getattr(nn, pool)(2),
         nn.Conv2d(4, 4, 3, padding=1),
-        nn.ReLU(),
+        getattr(nn, second)(),
         nn.AvgPool2d(2),
         nn.Flatten(),
         nn.Linear(16, 6),
-        nn.ReLU(),
+        getattr(nn, third)(),
         nn.Linear(6, 3),
     ).double()
     layers = [layer for layer in net if hasattr(layer, "weight")]

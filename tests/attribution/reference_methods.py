@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 
-from tests.attribution.reference import TARGET, examples, weights
+from tests.attribution.reference import TARGET, examples, network
 
 PATH = Path(__file__).with_name("reference_methods.json")
 STEPS = 20
@@ -30,36 +30,6 @@ NETWORKS = {
 def baselines() -> np.ndarray:
     """Return examples to compare with."""
     return np.random.default_rng(7).normal(size=(3, 8, 8, 2)) / 2
-
-
-def network(name: str) -> Any:
-    """Return a network in PyTorch."""
-    import torch
-
-    nn, given = torch.nn, weights()
-    first, pool, second, third = NETWORKS[name]
-    net = nn.Sequential(
-        nn.Conv2d(2, 4, 3, padding=1),
-        getattr(nn, first)(),
-        getattr(nn, pool)(2),
-        nn.Conv2d(4, 4, 3, padding=1),
-        getattr(nn, second)(),
-        nn.AvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16, 6),
-        getattr(nn, third)(),
-        nn.Linear(6, 3),
-    ).double()
-    layers = [layer for layer in net if hasattr(layer, "weight")]
-    with torch.no_grad():
-        for number, layer in enumerate(layers, 1):
-            w = given[f"w{number}"]
-            if number == 3:  # flattened with the channels first
-                w = w.reshape(2, 2, 4, 6).transpose(2, 0, 1, 3).reshape(16, 6)
-            moved = w.transpose(3, 2, 0, 1) if w.ndim == 4 else w.T
-            layer.weight.copy_(torch.tensor(np.ascontiguousarray(moved)))
-            layer.bias.copy_(torch.tensor(given[f"b{number}"]))
-    return net.eval()
 
 
 def images(values: np.ndarray) -> Any:
@@ -89,7 +59,7 @@ def results() -> dict[str, Any]:
 
     x, several = images(examples()), images(baselines())
     baseline = several[:1]
-    net = network("relu")
+    net = network(*NETWORKS["relu"])
     found = {
         "integrated_gradients": integrated_gradients(net, x, baseline),
         "guided_backprop": attr.GuidedBackprop(net).attribute(x, TARGET),
@@ -99,13 +69,13 @@ def results() -> dict[str, Any]:
         ),
     }
     for name in NETWORKS:
-        net = network(name)
+        net = network(*NETWORKS[name])
         values, delta = attr.DeepLift(net).attribute(
             x, baseline, TARGET, return_convergence_delta=True
         )
         found[f"deep_lift {name}"] = values
         found[f"delta {name}"] = delta
-    net = network("smooth")
+    net = network(*NETWORKS["smooth"])
     found["deep_shap"] = attr.DeepLiftShap(net).attribute(x, several, TARGET)
     return found
 

@@ -55,7 +55,7 @@ COMPOSITES = {
 @pytest.mark.parametrize("dtype", CLOSES)
 def test_a_network_with_biases_closes(name, dtype, backend):
     if dtype == "float64" and dtype_of(backend) != dtype:
-        pytest.skip("no float64")
+        pytest.skip(f"{backend} has no float64")
     f, x = network(dtype), examples().astype(dtype)
     plain = attr.attribute(f, x, COMPOSITES[name], TARGET)
     found = attr.attribute(f, x, COMPOSITES[name], TARGET, ledger=True)
@@ -157,7 +157,7 @@ def block(dtype, heads=2, width=8):
 @pytest.mark.parametrize("dtype", CLOSES)
 def test_a_transformer_block_closes(dtype, backend):
     if dtype == "float64" and dtype_of(backend) != dtype:
-        pytest.skip("no float64")
+        pytest.skip(f"{backend} has no float64")
     x = normal(2, 5, 8).astype(dtype)
     ledger = ledger_of(block(dtype), x, attr.AttnLRP(), 3)
     assert_closes(ledger, dtype)

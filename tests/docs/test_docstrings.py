@@ -64,10 +64,17 @@ def close(want, got):
     return math.isclose(float(want), float(got), rel_tol=1e-5, abs_tol=unit)
 
 
-def examples(name, value, backend):
+def check_examples(name, value, backend, **modules):
+    """Check that the examples of a docstring give what they show on a backend.
+
+    ``modules`` are the modules that the examples know besides pg and np.
+    """
     text = inspect.getdoc(value) or ""
     text = text.replace("backend='cpu'", f"backend={backend!r}")
-    return PARSER.get_doctest(text, {"pg": pg, "np": np}, name, None, None)
+    names = {"pg": pg, "np": np, **modules}
+    test = PARSER.get_doctest(text, names, name, None, None)
+    assert test.examples, "write an example into its docstring: >>> pg.relu([-1.0])"
+    assert not run(test)
 
 
 def run(test):
@@ -80,9 +87,7 @@ def run(test):
 
 @pytest.mark.parametrize("name", sorted(documented()))
 def test_the_example_gives_the_output_that_it_shows(name, backend):
-    test = examples(name, documented()[name], backend)
-    assert test.examples, "write an example into its docstring: >>> pg.relu([-1.0])"
-    assert not run(test)
+    check_examples(name, documented()[name], backend)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """The examples in docstrings give the output that they show, on every backend."""
 
-import doctest
 import inspect
 from types import ModuleType
 
-import numpy as np
-import plugrad as pg
 import plugrad_train as pt
 import pytest
 
-from tests.docs.test_docstrings import PARSER, run
+from tests.docs.test_docstrings import check_examples
 
 SHOWN_ELSEWHERE = {  # names without their own example: where one is
     "CheckpointError": "Checkpoints",
@@ -62,8 +59,4 @@ def test_every_name_has_an_example():
 
 @pytest.mark.parametrize("name", sorted({*documented()} - {*SHOWN_ELSEWHERE}))
 def test_the_example_gives_the_output_that_it_shows(name, backend):
-    text = inspect.getdoc(documented()[name])
-    text = text.replace("backend='cpu'", f"backend={backend!r}")
-    names = {"pg": pg, "pt": pt, "np": np}
-    test: doctest.DocTest = PARSER.get_doctest(text, names, name, None, None)
-    assert not run(test)
+    check_examples(name, documented()[name], backend, pt=pt)
