@@ -8,6 +8,7 @@ from pathlib import Path
 
 import plugrad as pg
 import pytest
+from plugrad._src.engine import tape
 from plugrad._src.registry.registry import registry
 from plugrad._src.tools.answer import where
 from plugrad._src.tools.why import why
@@ -245,4 +246,14 @@ def test_explain_keeps_no_tape_alive():
     assert pg.explain(y).rows
     del pull_back
     with pytest.raises(ValueError, match="while its pullback is there"):
+        pg.explain(y)
+
+
+def test_tapes_of_pullbacks_are_forgotten_when_these_are_freed():
+    before = len(tape.kept_tapes())
+    y, pullback = pg.vjp(pg.exp, 1.0)
+    assert len(tape.kept_tapes()) == before + 1
+    del pullback
+    assert len(tape.kept_tapes()) == before
+    with pytest.raises(ValueError, match="no tape has recorded this tensor"):
         pg.explain(y)

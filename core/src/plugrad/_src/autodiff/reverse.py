@@ -21,7 +21,7 @@ from typing import (
 )
 
 from plugrad._src.engine import context, dispatch
-from plugrad._src.engine.tape import Tape, alias, new, spec
+from plugrad._src.engine.tape import Tape, alias, keep, new, spec
 from plugrad._src.ops.basis import _convert, creation
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.ops.basis.variable import Variable
@@ -368,6 +368,7 @@ def vjp(
         raise unexpected(vjp, unknown)
     function("vjp", f)
     run = _forward(f, xs)
+    keep(run.tape)  # for explain
     return run.value, lambda dy: run.backward(run.seeds_of(dy))
 
 

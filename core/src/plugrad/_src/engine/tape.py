@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
@@ -187,7 +188,15 @@ class Tape:
 
     """
 
-    __slots__ = ("counts", "made", "nodes", "read", "tracked", "variables")
+    __slots__ = (
+        "__weakref__",
+        "counts",
+        "made",
+        "nodes",
+        "read",
+        "tracked",
+        "variables",
+    )
 
     counts: dict[str, int]
     made: dict[TapeId, Any]
@@ -219,6 +228,21 @@ class Tape:
             x._tape_id = tape_id
         self.tracked.add(x._tape_id)
         return x._tape_id
+
+
+# By id: to copy a list of values takes no lock, unlike to iterate over a WeakSet.
+_kept: dict[int, weakref.ref[Tape]] = {}
+
+
+def keep(tape: Tape) -> None:
+    """Note a tape that outlives the function that it records, until it is freed."""
+    key = id(tape)
+    _kept[key] = weakref.ref(tape, lambda _: _kept.pop(key, None))
+
+
+def kept_tapes() -> list[Tape]:
+    """Return the tapes of which pullbacks are kept."""
+    return [tape for ref in [*_kept.values()] if (tape := ref()) is not None]
 
 
 class Guard(Tape):

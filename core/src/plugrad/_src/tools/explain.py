@@ -1,9 +1,9 @@
 """``explain``: the kernels and gradients of a result that a tape has recorded.
 
 Ops record nothing extra for it. Inside the function that is differentiated, ``explain``
-reads the tapes in force. Outside of it, it finds tapes as ``memory`` finds tensors: by
-Python's garbage collector. Each node of a tape contains its kernel, its backend, its
-scope and the gradients that were in force.
+reads the tapes in force. Outside of it, it reads the tapes of the pullbacks that exist.
+Each node of a tape contains its kernel, its backend, its scope and the gradients that
+were in force.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from plugrad._src.engine import context, dispatch
-from plugrad._src.engine.tape import Node, Tape, VJPStep
+from plugrad._src.engine.tape import Node, Tape, VJPStep, kept_tapes
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.registry import registry
@@ -22,7 +22,7 @@ from plugrad._src.tensor.tensor import TapeId, Tensor
 
 from .answer import Row, cell, short, table, where, where_gradient
 from .debug import Debug
-from .memory import brief, living
+from .memory import brief
 
 _CUSTOM = "plugrad.CustomGradient"
 # Notebooks scroll wide tables, so the other columns may be out of sight.
@@ -104,7 +104,8 @@ def explain(x: Tensor, /) -> Explanation:
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"explain: expected a Tensor, got {type(x).__name__}")
-    sources: dict[TapeId | None, str] = {}  # number of the run that made each tensor
+    describe = _Describe()
+    sources = describe.sources
     known = _lines()
     rows: list[Row] = []
     number = 0
@@ -115,9 +116,9 @@ def explain(x: Tensor, /) -> Explanation:
             sources[node.outputs[0]] = sources.get(node.inputs[0], "argument")
             continue
         number += 1
-        more = {"line": known.get(node.outputs[0], "")} if known else {}
+        more: Row = {"line": known.get(node.outputs[0], "")} if known else {}
         more |= {"scope": node.scope} if with_scopes else {}
-        rows += [row | more for row in _rows(number, node, sources)]
+        rows += describe.rows(number, node, more)
         sources |= dict.fromkeys(node.outputs, str(number))
     return Explanation(rows)
 
@@ -132,8 +133,8 @@ def recorded_kernels(x: Tensor) -> list[str]:
 def _nodes(tape_id: TapeId | None) -> list[Node]:
     """Return the nodes of the longest tape that has recorded a tensor."""
     tapes = _with_output(tape_id, context.all_tapes(context.current()))
-    if not tapes:  # it is differentiated elsewhere: search all objects
-        tapes = _with_output(tape_id, living(Tape))
+    if not tapes:
+        tapes = _with_output(tape_id, kept_tapes())
     if tape_id is None or not tapes:
         raise ValueError(
             "explain: no tape has recorded this tensor, or nothing in it depends on "
@@ -169,21 +170,47 @@ def _dependencies(tape_id: TapeId | None, nodes: list[Node]) -> list[Node]:
     return found[::-1]
 
 
-def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Row]:
-    kernel, backend = node.plan.kernel, node.backend
-    outputs = " ".join(map(brief, node.outputs))
-    run = {"run": number, "kernel": kernel.name, "output": outputs}
-    how, by, at = _how_it_ran(kernel, backend)
-    run |= {"backend": backend.name, "how": how, "by": by, "at": at}
-    steps = {step.name: step for step in node.plan.steps}
-    rows = []
-    for name, given in kernel.bind(node.inputs).items():
-        tape_ids = given if name == kernel.variadic else [given]
-        made_by = [sources.get(t, "argument") for t in tape_ids if t is not None]
-        row = run | {"input": name, "of": ", ".join(made_by) or "constant"}
-        gradient, vjp = _gradient(kernel, steps.get(name), backend)
-        rows.append(row | {"gradient": gradient, "vjp": vjp})
-    return rows
+class _Describe:
+    """Describes nodes; what nodes with one plan have in common is looked up once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], tuple[Row, dict[str, Row]]] = {}
+        self.sources: dict[TapeId | None, str] = {}  # the run that made each tensor
+
+    def rows(self, number: int, node: Node, more: Row) -> list[Row]:
+        """Return a row for each input of the node, which is run ``number``."""
+        kernel = node.plan.kernel
+        key = id(node.plan), node.backend.name  # tapes keep the plans alive
+        if key not in self._known:
+            self._known[key] = self._common(node)
+        common, gradients = self._known[key]
+        output = " ".join(map(brief, node.outputs))
+        run = {"run": number, "kernel": kernel.name, "output": output, **common}
+        rows = []
+        for name, given in kernel.bind(node.inputs).items():
+            if name == kernel.variadic:
+                made_by = [self._source(tape_id) for tape_id in given if tape_id]
+                of = ", ".join(made_by) or self._source(None)
+            else:
+                of = self._source(given)
+            rows.append({**run, "input": name, "of": of, **gradients[name], **more})
+        return rows
+
+    def _source(self, tape_id: TapeId | None) -> str:
+        if tape_id is None:
+            return "constant"
+        return self.sources.get(tape_id, "argument")
+
+    def _common(self, node: Node) -> tuple[Row, dict[str, Row]]:
+        """Return what is known about a run, and about the gradient of each input."""
+        kernel, backend = node.plan.kernel, node.backend
+        how, by, at = _how_it_ran(kernel, backend)
+        steps = {step.name: step for step in node.plan.steps}
+        gradients: dict[str, Row] = {}
+        for name in kernel.inputs:
+            gradient, vjp = _gradient(kernel, steps.get(name), backend)
+            gradients[name] = {"gradient": gradient, "vjp": vjp}
+        return {"backend": backend.name, "how": how, "by": by, "at": at}, gradients
 
 
 def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memo
 
 from __future__ import annotations
 
+import functools
 import gc
 import threading
 import weakref
@@ -26,6 +27,7 @@ from plugrad._src.registry.contract import Spec
 from plugrad._src.registry.prepared import forms_of
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor import arguments
+from plugrad._src.tensor.dtypes import DType
 from plugrad._src.tensor.tensor import NOWHERE, Native, TapeId, Tensor
 from plugrad._src.tensor.tree import kind_of
 
@@ -34,6 +36,7 @@ Thing = TypeVar("Thing")
 Inputs = tuple[Tensor | None, ...]
 
 TITLES = ["backend", "tensors", "copies", "buffers", "bytes", "peak", "kept"]
+MAX_DESCRIPTIONS = 4096  # of dtypes and shapes, kept for the next message
 ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14} {:>14}"
 
 # --- disposing -------------------------------------------------------------------
@@ -371,7 +374,12 @@ def living(kind: type[Thing]) -> list[Thing]:
 
 def brief(x: Tensor | TapeId | Spec | None) -> str:
     """Return the description of a tensor in messages and tables: ``float32[2,3]``."""
-    return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
+    return "none" if x is None else _brief(x.dtype, x.shape)
+
+
+@functools.lru_cache(MAX_DESCRIPTIONS)
+def _brief(dtype: DType, shape: tuple[int, ...]) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"
 
 
 def owner(native: Native) -> Native:
