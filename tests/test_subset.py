@@ -33,13 +33,14 @@ def test_rows_that_differ_most_are_chosen():
 
 @pytest.mark.parametrize("name", ROWS)
 def test_large_tables_run_with_more_rows(name):
-    rows = [(str(i % 7), str(i)) for i in range(ONE_IN[name] * 5)]
+    count = 5 * ROWS[name]
+    rows = [(str(i % 7), str(i)) for i in range(ONE_IN[name] * count)]
     chosen = sample(name, "ops/test_reduce.py::test_values", rows)
-    assert len(chosen) == 5
-    assert len({rows[i][0] for i in chosen}) == 5
+    assert len(chosen) == count
+    assert len({rows[i][0] for i in chosen}) == min(7, count)
 
 
-@pytest.mark.parametrize("name", ["cpu", "mine", None])
+@pytest.mark.parametrize("name", ["mine", None])
 def test_other_backends_run_with_all_rows(name):
     rows = [(str(i),) for i in range(100)]
     assert sample(name, "ops/test_reduce.py::test_values", rows) == [*range(100)]

@@ -168,7 +168,8 @@ def interrupted(function, number, ignored=()):
 
     The events are the starts of Python functions and the ends of C functions. Except
     for backward jumps, CPython runs signal handlers only there. Functions named in
-    ``ignored`` have no events.
+    ``ignored`` have no events. Nothing is collected meanwhile: Python cannot pass on an
+    error of the callbacks of a collection, such as that of hypothesis.
     """
 
     def event(frame, kind, value):
@@ -178,6 +179,7 @@ def interrupted(function, number, ignored=()):
             if number == 0:
                 raise Stop
 
+    gc.disable()
     try:
         sys.setprofile(event)
         function()
@@ -185,6 +187,7 @@ def interrupted(function, number, ignored=()):
         return True
     finally:
         sys.setprofile(None)
+        gc.enable()
     return False
 
 

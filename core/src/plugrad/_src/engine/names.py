@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Token
 from typing import Any, TypeVar
 
-from .context import F, Scope, copied, current, decorated, set_current
+from .context import Context, F, Scope, copied, current, decorated, set_current
 from .sites import joined
 
 R = TypeVar("R")
@@ -16,6 +17,9 @@ class NameScope(Scope):
     """A scope with a name, which an error that leaves it carries as a note."""
 
     __slots__ = ("name",)
+
+    inside: Context | None
+    token: Token[Context] | None
 
     def __init__(self, name: str) -> None:
         self.name: str = name
