@@ -20,7 +20,7 @@ ONE_IN = {"cpu": 2, "primitives": 24, "wasm": 24, "opencl": 96}
 # The function of the conformance kit that runs with all rows, one for each kernel.
 WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
 # On opencl, one in OPENCL_EVERY tests of a file runs; see ``runs_on_opencl``.
-OPENCL_EVERY = 6
+OPENCL_EVERY = 12
 # Folders whose tests never run on opencl: they use ops that other tests cover.
 NOT_ON_OPENCL = [
     "attribution",
@@ -85,7 +85,9 @@ SLOW = [
     "mpi/test_training",
     "native/test_native",
     "onnx/test_budget",
+    "onnx/test_networks::test_quantized_models_answer_integers_exactly",
     "onnx/test_patterns::test_no_pattern_runs_for_ever",
+    "onnx/test_shipped",
     "opencl/test_custom",
     "opencl/test_environment",
     "opencl/test_finalizers::test_a_collected_cycle_runs_no_python_code",
@@ -149,7 +151,10 @@ LEFT_OUT = [
     "benchmarks/test_jit_calls::test_it_has_a_row_for_each_case",
     "core/jit/test_changes::test_no_pattern_is_silent",
     "docs/test_excerpts::test_how_a_family_of_wasm_is_written",
+    "examples/test_gallery::test_the_curves_of_all_backends_are_the_same",
     "native/test_native::test_kernels_touch_their_arrays_only",
+    "opencl/test_row_regions::test_this_file_with_the_kernels_for_gpus",
+    "opencl/test_rows::test_values_and_launches_with_the_kernels_for_gpus",
     "opencl/test_tiles::test_products_of_each_tile",
     "plugins/test_tricks::test_the_processor_of_pocl",
     "wasm/test_build::test_a_build_gives_the_same_bytes_again",
