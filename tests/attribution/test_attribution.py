@@ -169,6 +169,9 @@ def test_a_first_layer_that_is_not_found_is_an_error(backend):
         relevance(scaled, rules=attr.Composite(**flat), ledger=True)
     found = relevance(scaled, rules=attr.Composite(**flat, missing="gradient"))
     np.testing.assert_array_equal(found, relevance(scaled))
+    in_scope = pg.name_scope("all")(scaled)
+    by_scope = relevance(in_scope, rules=attr.Composite(where={"all": attr.Flat()}))
+    assert not np.allclose(by_scope, found)
 
 
 def test_the_first_layer_may_have_a_branch_beside_it(backend):

@@ -119,11 +119,6 @@ class _Call(NamedTuple):
     def relevance(self, x: Tensor, target: Target) -> Attribution:
         """Return the relevance of one chunk, and book its flows."""
         gradient = gradient_of(self.f, target)
-        if not self.names and self.book is None:
-            with noting_ways() as ways:
-                value, relevance = self.rules.bind(gradient)(x)
-            _check_first(self.rules, ways)
-            return Attribution(relevance, value)
         places = Places(self.names)
 
         def tell(flow: Flow) -> None:
@@ -131,9 +126,13 @@ class _Call(NamedTuple):
             if self.book is not None:
                 self.book(flow)
 
-        extent = Extent(stops=self.book is not None)
+        if self.names or self.book is not None:
+            extent = Extent(stops=self.book is not None)
+            run = watched(self.rules, gradient, tell, extent)
+        else:
+            run = self.rules.bind(gradient)
         with noting_ways() as ways:
-            value, relevance = watched(self.rules, gradient, tell, extent)(x)
+            value, relevance = run(x)
         _check_first(self.rules, ways)
         return Attribution(relevance, value, at=places.relevance())
 
@@ -144,8 +143,9 @@ def _check_first(rules: Composite, ways: Ways) -> None:
         return
     raise MissingRule(
         f"attribute: no layer reads x itself, so first={rules.first} applies to none; "
-        "scale the input before the call instead of in the model, name the scope of "
-        "the first layer in where={...}, or pass missing='gradient' to go without it"
+        "scale the input before the call instead of in the model, pass the rule in "
+        "where={scope of the layer: rule} instead of first=, or pass "
+        "missing='gradient' to go without it"
     )
 
 
