@@ -80,15 +80,15 @@ def build_library(to: Path, level: str, system: str) -> None:
     """
     machine = "aarch64" if level == "aarch64" else "x86_64"
     target = ["-target", f"{machine}-{system}"]
-    target += [f"-mcpu={level}"] if machine == "x86_64" else []
     target += [] if system.startswith("windows") else ["-fPIC"]
+    processor = [f"-mcpu={level}"] if machine == "x86_64" else []
     kind = "sanitized" if SANITIZE else "kernels"
     folder = ROOT / "build" / kind / system / level
     folder.mkdir(parents=True, exist_ok=True)
 
     def compiled(path: Path) -> str:
         wide = [f"-mprefer-vector-width={256 if path.stem in NARROW else 512}"]
-        flags = [*target, *(wide if level == "x86_64_v4" else []), *FLAGS]
+        flags = [*target, *processor, *(wide if level == "x86_64_v4" else []), *FLAGS]
         source = folder / f"{path.stem}_entries.c"
         made = str(folder / f"{path.stem}.o")
         source.write_text(with_entries(path, flags))
@@ -100,6 +100,7 @@ def build_library(to: Path, level: str, system: str) -> None:
     options = ["-fsanitize=undefined"] if SANITIZE else ["-s"]
     libraries = [] if system.startswith("windows") else ["-lm"]
     made = folder / to.name  # zig writes an import library next to it on Windows
+    # Without the level, so that zig builds its own libraries once for all levels.
     zig("cc", *target, "-shared", *options, *objects, *libraries, "-o", str(made))
     new = to.with_suffix(".new")  # running programs may use the old library
     shutil.copy(made, new)

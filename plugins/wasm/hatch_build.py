@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ COMPILE = [
     *("-fno-math-errno", "-fno-trapping-math"),
     *("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-s"),
 ]
-SHARED = ["-DTHREADS", "-matomics", "-mbulk-memory", "-Wl,--shared-memory"]
-SHARED += ["-Wl,--import-memory", "-Wl,--max-memory=4294901760"]
+SHARED = ["-DTHREADS", "-matomics", "-mbulk-memory"]
+SHARED_LINK = ["-Wl,--shared-memory", "-Wl,--import-memory"]
+SHARED_LINK += ["-Wl,--max-memory=4294901760"]
 LINK = [
     *("-s", "--no-entry", "--gc-sections", "--stack-first", f"-zstack-size={STACK}"),
     *("--import-memory", "--max-memory=4294901760", "--export=__stack_pointer"),
@@ -68,9 +70,10 @@ def compile_modules(to: Path = MODULES, *, debug: bool | None = None) -> None:
         debug = os.environ.get("PLUGRAD_WASM_DEBUG_BUILD", "0") not in ("", "0")
     new = to.resolve().with_name(f"{to.name}.new")  # programs may be reading the old
     shutil.rmtree(new, ignore_errors=True)
+    objects, archives = compile_all(debug)
     for kind in KINDS:
         (new / kind).mkdir(parents=True)
-        index = link(new / kind, *compile_all(kind, debug))
+        index = link(new / kind, objects[kind], archives)
         (new / kind / "index.json").write_text(json.dumps(index, indent=1) + "\n")
     shutil.rmtree(to, ignore_errors=True)
     new.rename(to)
@@ -89,36 +92,50 @@ def families() -> dict[str, list[str]]:
     return {name: [name] for name in sorted(alone)} | MODULES_OF_FILES
 
 
-def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
-    """Return the path of the object of each file, and the paths of the libraries.
+def compile_all(debug: bool) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return the paths of the objects of each kind, and those of the libraries.
 
-    The key of a copy, which exports nothing, is ``copies/NAME``.
+    The objects of a kind are a dictionary by the name of the file. The key of a copy,
+    which exports nothing, is ``copies/NAME``.
     """
-    flags = COMPILE + (SHARED if kind == "threaded" else [])
-    flags += ["-DPLUGRAD_DEBUG"] if debug else []
-    objects, libraries = compile_files(f"{kind}.wasm", flags, [*sources()])
-    flags += ["-DEXPORT(name)="]
-    files = [*sorted({x for files in COPIES.values() for x in files}), *COMMON]
-    copies, _ = compile_files(f"{kind}-copies.wasm", flags, files)
-    return objects | {f"copies/{name}": copies[name] for name in copies}, libraries
+    flags = COMPILE + (["-DPLUGRAD_DEBUG"] if debug else [])
+    copies = [*sorted({x for files in COPIES.values() for x in files}), *COMMON]
+    silent = [*flags, "-DEXPORT(name)="]
+    objects = {}
+    for kind in KINDS:
+        shared = SHARED if kind == "threaded" else []
+        made = compile_files(kind, flags + shared, [*sources()])
+        copied = compile_files(f"{kind}/copies", silent + shared, copies)
+        objects[kind] = made | {f"copies/{name}": copied[name] for name in copies}
+    return objects, libraries(flags + SHARED + SHARED_LINK)
 
 
-def compile_files(
-    name: str, flags: list[str], files: list[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Return the paths of the objects of some files, and those of the libraries.
+def compile_files(folder: str, flags: list[str], files: list[str]) -> dict[str, str]:
+    """Compile some files into a folder of ``build``; return the paths of the objects."""
+    to = ROOT / "build" / folder
+    to.mkdir(parents=True, exist_ok=True)
+    objects = {file: str(to / f"{file}.o") for file in files}
 
-    The files are linked into one module, which is not used: this checks that no symbol
-    is undefined, and prints the command of the linker, which contains the paths.
+    def compiled(file: str) -> None:
+        source = str(sources()[file])
+        ziglang("cc", *flags, *INCLUDES, "-c", source, "-o", objects[file])
+
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        list(executor.map(compiled, files))
+    return objects
+
+
+def libraries(flags: list[str]) -> list[str]:
+    """Return the paths of the C libraries for modules of any kind.
+
+    zig builds them when it first links a module, and prints the command of the linker,
+    which contains the paths. It would build others for each kind, with the same code.
     """
-    output = ROOT / "build" / name
-    output.parent.mkdir(exist_ok=True)
-    paths = [str(sources()[file]) for file in files]
-    messages = ziglang("cc", *flags, *INCLUDES, *paths, "-o", str(output))
+    source = ROOT / "build" / "libraries.c"
+    source.write_text("int nothing;\n")
+    messages = ziglang("cc", *flags, str(source), "-o", str(source.with_suffix(".wasm")))
     (command,) = [line for line in messages.splitlines() if line.startswith("wasm-ld ")]
-    words = [Path(word) for word in shlex.split(command)]
-    objects = {p.stem: str(p) for p in words if p.suffix == ".o"}
-    return objects, [str(p) for p in words if p.suffix == ".a"]
+    return [word for word in shlex.split(command) if word.endswith(".a")]
 
 
 def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def compile_family(tmp_path, monkeypatch):
         monkeypatch.setattr(build, "MODULES_OF_FILES", {})
         monkeypatch.setattr(build, "COPIES", {})
         monkeypatch.setattr(build, "STACK", index["heap"])
-        linked = build.link(modules, *build.compile_all("plain", debug=False))
+        objects, libraries = build.compile_all(debug=False)
+        linked = build.link(modules, objects["plain"], libraries)
         linked["owners"] |= index["owners"]
         (modules / "index.json").write_text(json.dumps(linked))
         return package.parent
