@@ -6,7 +6,7 @@ and the time of plugrad over that of zennit, on one thread, eager and with ``jit
 libraries take turns in one process, and the best turn counts. zennit's composite is
 registered once, before the clock starts::
 
-    OMP_NUM_THREADS=1 python benchmarks/attribution.py
+    OMP_NUM_THREADS=1 python -m benchmarks.attribution
 
 It needs ``pip install torch torchvision zennit`` beside plugrad.
 """
@@ -14,7 +14,6 @@ It needs ``pip install torch torchvision zennit`` beside plugrad.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,9 +27,10 @@ from zennit.attribution import Gradient
 from zennit.layer import Sum
 from zennit.types import Activation, AvgPool, Convolution, Linear
 
+from benchmarks.turns import best_ms
+
 TARGET = 3
 LOW, HIGH = -6.0, 6.0
-TURNS = 9
 
 
 class Network(NamedTuple):
@@ -217,20 +217,6 @@ def inputs(net: Network, dtype: Any) -> tuple[Any, Any]:
     return x, hot
 
 
-def best(functions: list[Callable[[], Any]]) -> list[float]:
-    """Return the best time of each function in milliseconds; they take turns."""
-    for function in functions:
-        for _ in range(3):
-            function()
-    found = [float("inf")] * len(functions)
-    for _ in range(TURNS):
-        for number, function in enumerate(functions):
-            start = time.perf_counter()
-            function()
-            found[number] = min(found[number], time.perf_counter() - start)
-    return [seconds * 1e3 for seconds in found]
-
-
 def times(net: Network, ours: attr.Composite, theirs: Any) -> list[float]:
     """Return the times of zennit, of plugrad, and of plugrad with ``jit``."""
     x, hot = inputs(net, torch.float32)
@@ -239,7 +225,7 @@ def times(net: Network, ours: attr.Composite, theirs: Any) -> list[float]:
     explain = lambda x: attr.attribute(f, x, ours, TARGET).input
     jitted = pg.jit(explain)
     with Gradient(net.torch, theirs) as attributor:
-        return best(
+        return best_ms(
             [
                 lambda: attributor(x, lambda y: y * hot)[1].detach().numpy(),
                 lambda: explain(images).numpy(),

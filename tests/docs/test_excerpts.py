@@ -109,9 +109,9 @@ def compile_family(tmp_path, monkeypatch):
             shutil.copy(build.sources()[name], sources)
         (sources / "shown.c").write_text(text)
         # The cache contains the C library, which takes a minute to compile.
-        cache = WASM / "build" / "zig"
-        cache.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "build").mkdir()
+        cache = WASM / "build/zig"
+        for folder in (cache, tmp_path / "build"):
+            folder.mkdir(parents=True, exist_ok=True)
         (tmp_path / "build" / "zig").symlink_to(cache)
         monkeypatch.setattr(build, "ROOT", tmp_path)
         monkeypatch.setattr(build, "FOLDERS", [sources])
