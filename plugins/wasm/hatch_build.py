@@ -111,7 +111,7 @@ def compile_all(debug: bool) -> tuple[dict[str, dict[str, str]], list[str]]:
 
 
 def compile_files(folder: str, flags: list[str], files: list[str]) -> dict[str, str]:
-    """Compile some files into a folder of ``build``; return the paths of the objects."""
+    """Compile files into a folder of ``build``, and return the paths of the objects."""
     to = ROOT / "build" / folder
     to.mkdir(parents=True, exist_ok=True)
     objects = {file: str(to / f"{file}.o") for file in files}
@@ -133,7 +133,8 @@ def libraries(flags: list[str]) -> list[str]:
     """
     source = ROOT / "build" / "libraries.c"
     source.write_text("int nothing;\n")
-    messages = ziglang("cc", *flags, str(source), "-o", str(source.with_suffix(".wasm")))
+    output = source.with_suffix(".wasm")
+    messages = ziglang("cc", *flags, str(source), "-o", str(output))
     (command,) = [line for line in messages.splitlines() if line.startswith("wasm-ld ")]
     return [word for word in shlex.split(command) if word.endswith(".a")]
 

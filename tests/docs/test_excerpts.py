@@ -91,8 +91,7 @@ def compile_family(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("hatch_build", file)
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    installed = Path(package.__file__).parent
-    package = tmp_path / "site" / "plugrad_wasm"
+    installed, package = Path(package.__file__).parent, tmp_path / "site/plugrad_wasm"
     modules = package / "modules" / "plain"
     modules.mkdir(parents=True)
     for path in installed.iterdir():
@@ -101,18 +100,18 @@ def compile_family(tmp_path, monkeypatch):
     for path in (installed / "modules" / "plain").glob("*.wasm"):
         (modules / path.name).symlink_to(path)
     index = json.loads((installed / "modules/plain/index.json").read_text())
+    sources = tmp_path / "src_c"
+    sources.mkdir()
 
     def compile_text(text):
-        sources = tmp_path / "src_c"
-        sources.mkdir()
         for name in build.COMMON:
             shutil.copy(build.sources()[name], sources)
         (sources / "shown.c").write_text(text)
         # The cache contains the C library, which takes a minute to compile.
-        cache = WASM / "build/zig"
-        for folder in (cache, tmp_path / "build"):
+        cache, build_folder = WASM / "build/zig", tmp_path / "build"
+        for folder in (cache, build_folder):
             folder.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "build" / "zig").symlink_to(cache)
+        (build_folder / "zig").symlink_to(cache)
         monkeypatch.setattr(build, "ROOT", tmp_path)
         monkeypatch.setattr(build, "FOLDERS", [sources])
         monkeypatch.setattr(build, "MODULES_OF_FILES", {})
