@@ -345,77 +345,130 @@ void gemm(const Gemm *g) {
 
 /* --- products with few rows ------------------------------------------------------- */
 
-/* c = a b for one row a, without packing: b is read once, in groups of four rows. */
-#if !READS_IN_PLACE
-static void gemv_rows(const f32 *a, i32 step, const f32 *b, i32 row, u32 k, f32 *c,
-                      u32 n) {
-    memset(c, 0, n * sizeof(f32));
-    u32 q = 0;
-    for (; q + 4 <= k; q += 4, a += 4 * step, b += 4 * row) {
-        const f32 *b1 = b + row, *b2 = b1 + row, *b3 = b2 + row;
-        f32 a0 = a[0], a1 = a[step], a2 = a[2 * step], a3 = a[3 * step];
-        v4 s0 = SPLAT(a0), s1 = SPLAT(a1), s2 = SPLAT(a2), s3 = SPLAT(a3);
-        u32 j = 0;
-        for (; j + 4 <= n; j += 4) {
-            v4 y = FMA(s0, LOAD(b + j), LOAD(c + j));
-            y = FMA(s1, LOAD(b1 + j), y), y = FMA(s2, LOAD(b2 + j), y);
-            STORE(c + j, FMA(s3, LOAD(b3 + j), y));
-        }
-        for (; j < n; j++) c[j] += a0 * b[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j];
-    }
-    for (; q < k; q++, a += step, b += row)
-        for (u32 j = 0; j < n; j++) c[j] += *a * b[j];
-}
+/* Products of at most FEW_ROWS rows are not packed: b is read once, for all rows. */
+enum { FEW_ROWS = 4 };
+/* How much of b is read together, so that the sums are seldom loaded and stored. */
+enum { ROWS_AT_ONCE = 8, COLUMNS_AT_ONCE = 8 };
 
-/* The same for contiguous columns of b and a contiguous a: dot products. */
-static void gemv_columns(const f32 *a, const f32 *b, i32 column, u32 k, f32 *c, u32 n) {
-    for (u32 j = 0; j < n; j++, b += column) {
-        v4 s0 = SPLAT(0), s1 = s0;
-        u32 q = 0;
-        for (; q + 8 <= k; q += 8) {
-            s0 = FMA(LOAD(a + q), LOAD(b + q), s0);
-            s1 = FMA(LOAD(a + q + 4), LOAD(b + q + 4), s1);
-        }
-        f32 sum = reduce_add(ADD(s0, s1));
-        for (; q < k; q++) sum += a[q] * b[q];
-        c[j] = sum;
-    }
+#if READS_IN_PLACE
+typedef Vector Part;
+INLINE Part part_at(const f32 *p) { return *(const Part *)p; }
+INLINE void set_part(f32 *p, Part x) { *(Part *)p = x; }
+INLINE Part repeated(f32 x) { return x - (Part){0}; }
+INLINE Part multiply_add(Part x, Part y, Part sum) {
+#pragma clang fp contract(fast)
+    return x * y + sum;
+}
+INLINE f32 sum_of(Part x) {
+    for (u32 half = WIDTH / 2; half; half /= 2)
+        for (u32 i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
 }
 #else
-static void gemv_rows(const f32 *a, i32 step, const f32 *b, i32 row, u32 k, f32 *restrict c,
-                      u32 n) {
-#pragma clang fp contract(fast)
-    memset(c, 0, n * sizeof(f32));
-    u32 q = 0;
-    for (; q + 4 <= k; q += 4, a += 4 * step, b += 4 * (i64)row) {
-        const f32 *b1 = b + row, *b2 = b1 + row, *b3 = b2 + row;
-        f32 a0 = a[0], a1 = a[step], a2 = a[2 * step], a3 = a[3 * step];
-        for (u32 j = 0; j < n; j++)
-            c[j] = a3 * b3[j] + (a2 * b2[j] + (a1 * b1[j] + (a0 * b[j] + c[j])));
+enum { WIDTH = 4 };
+typedef v4 Part;
+INLINE Part part_at(const f32 *p) { return LOAD(p); }
+INLINE void set_part(f32 *p, Part x) { STORE(p, x); }
+INLINE Part repeated(f32 x) { return SPLAT(x); }
+INLINE Part multiply_add(Part x, Part y, Part sum) { return FMA(x, y, sum); }
+INLINE f32 sum_of(Part x) { return reduce_add(x); }
+#endif
+
+/* The operands of a product with few rows, and the number of rows and columns. */
+typedef struct {
+    const f32 *a, *b;
+    f32 *c;
+    i32 a_row, a_column, b_row, b_column, c_row;
+    u32 rows, columns, k;
+} Thin;
+
+/* c += a b for `count` rows of b, at most ROWS_AT_ONCE, whose elements are contiguous. */
+INLINE void add_rows(const Thin *s, u32 count, const f32 *a, const f32 *b,
+                     f32 *restrict c) {
+    Part factors[ROWS_AT_ONCE];
+    for (u32 r = 0; r < count; r++) factors[r] = repeated(a[(i32)r * s->a_column]);
+    u32 j = 0;
+    for (; j + WIDTH <= s->columns; j += WIDTH) {
+        Part sum = part_at(c + j);
+        for (u32 r = 0; r < count; r++)
+            sum = multiply_add(factors[r], part_at(b + (i64)r * s->b_row + j), sum);
+        set_part(c + j, sum);
     }
-    for (; q < k; q++, a += step, b += row)
-        for (u32 j = 0; j < n; j++) c[j] += *a * b[j];
+    for (; j < s->columns; j++)
+        for (u32 r = 0; r < count; r++)
+            c[j] += a[(i32)r * s->a_column] * b[(i64)r * s->b_row + j];
 }
 
-/* The same for contiguous columns of b and a contiguous a: dot products. */
-static void gemv_columns(const f32 *a, const f32 *b, i32 column, u32 k, f32 *c, u32 n) {
-#pragma clang fp contract(fast)
-    enum { SUMS = 4 };
-    for (u32 j = 0; j < n; j++, b += column) {
-        Vector s[SUMS] = {0};
-        u32 q = 0;
-        for (; q + SUMS * WIDTH <= k; q += SUMS * WIDTH)
-            for (u32 i = 0; i < SUMS; i++)
-                s[i] += *(const Vector *)(a + q + i * WIDTH) *
-                        *(const Vector *)(b + q + i * WIDTH);
-        Vector all = (s[0] + s[1]) + (s[2] + s[3]);
-        f32 sum = 0;
-        for (u32 i = 0; i < WIDTH; i++) sum += all[i];
-        for (; q < k; q++) sum += a[q] * b[q];
-        c[j] = sum;
+/* c = a b, where the elements of a row of b are contiguous: b is read some rows at a
+   time. */
+static void multiply_rows(const Thin *s) {
+    const f32 *a = s->a, *b = s->b;
+    for (u32 i = 0; i < s->rows; i++)
+        memset(s->c + (i32)i * s->c_row, 0, s->columns * sizeof(f32));
+    for (u32 q = 0; q < s->k;) {
+        u32 count = q + ROWS_AT_ONCE <= s->k ? ROWS_AT_ONCE : 1;
+        for (u32 i = 0; i < s->rows; i++) {
+            const f32 *row = a + (i32)i * s->a_row;
+            f32 *c = s->c + (i32)i * s->c_row;
+            if (count == 1)
+                add_rows(s, 1, row, b, c);
+            else
+                add_rows(s, ROWS_AT_ONCE, row, b, c);
+        }
+        q += count, a += (i32)count * s->a_column, b += (i64)count * s->b_row;
     }
 }
-#endif
+
+/* Computes `rows` x `columns` elements of c from column j on, whose sums stay in
+   registers. */
+INLINE void multiply_tile(const Thin *s, u32 j, u32 rows, u32 columns) {
+    Part sums[FEW_ROWS][COLUMNS_AT_ONCE] = {0};
+    const f32 *a = s->a, *b = s->b + (i64)j * s->b_column;
+    u32 q = 0;
+    for (; q + WIDTH <= s->k; q += WIDTH)
+        for (u32 t = 0; t < columns; t++) {
+            Part y = part_at(b + (i64)t * s->b_column + q);
+            for (u32 i = 0; i < rows; i++) {
+                Part x = part_at(a + (i32)i * s->a_row + q);
+                sums[i][t] = multiply_add(x, y, sums[i][t]);
+            }
+        }
+    for (u32 i = 0; i < rows; i++)
+        for (u32 t = 0; t < columns; t++) {
+            const f32 *x = a + (i32)i * s->a_row, *y = b + (i64)t * s->b_column;
+            f32 sum = sum_of(sums[i][t]);
+            for (u32 r = q; r < s->k; r++) sum += x[r] * y[r];
+            s->c[(i32)i * s->c_row + (i32)(j + t)] = sum;
+        }
+}
+
+/* c = a b, where the elements of a column of b and of a row of a are contiguous: dot
+   products, some columns at a time. */
+#define MULTIPLY_COLUMNS(ROWS, COLUMNS)                                                \
+    static void multiply_columns_##ROWS(const Thin *s) {                               \
+        u32 j = 0;                                                                     \
+        for (; j + COLUMNS <= s->columns; j += COLUMNS)                                \
+            multiply_tile(s, j, ROWS, COLUMNS);                                        \
+        for (; j < s->columns; j++) multiply_tile(s, j, ROWS, 1);                      \
+    }
+MULTIPLY_COLUMNS(1, COLUMNS_AT_ONCE)
+MULTIPLY_COLUMNS(2, 4)
+MULTIPLY_COLUMNS(3, 2)
+MULTIPLY_COLUMNS(4, 2)
+#undef MULTIPLY_COLUMNS
+
+static void multiply_thin(const Thin *s) {
+    if (s->b_column == 1 || s->a_column != 1) {
+        multiply_rows(s);
+        return;
+    }
+    switch (s->rows) {
+    case 1: multiply_columns_1(s); break;
+    case 2: multiply_columns_2(s); break;
+    case 3: multiply_columns_3(s); break;
+    default: multiply_columns_4(s);
+    }
+}
 
 /* The columns of a task. On native targets each thread gets one task, because the
    hardware prefetches long parts of rows of B; the maximum keeps the sums in the
@@ -433,16 +486,16 @@ static void gemv_tasks(u32 begin, u32 end, void *ctx) {
     for (u32 task = begin; task < end; task++) {
         u32 batch = task / across, j = task % across * piece, n = MIN(piece, g->n - j);
         const f32 *b = batch_start(g->b, g->b_at, batch, g->b_batch) + (i32)j * g->b_column;
-        for (u32 i = 0; i < g->m; i++) {
-            const f32 *a = batch_start(g->a, g->a_at, batch,
-                                       g->a_batch) + (i32)i * g->a_row;
-            f32 *c = g->c + (i32)batch * g->c_batch + (i32)i * g->c_row + j;
-            if (g->b_column == 1 || g->a_column != 1)
-                gemv_rows(a, g->a_column, b, g->b_row, g->k, c, n);
-            else
-                gemv_columns(a, b, g->b_column, g->k, c, n);
-            if (g->epilogue) apply_epilogue(g->epilogue, c,
-                                            (u32)(batch * g->epilogue_batch) + j, n);
+        const f32 *a = batch_start(g->a, g->a_at, batch, g->a_batch);
+        f32 *c = g->c + (i32)batch * g->c_batch + j;
+        for (u32 i = 0; i < g->m; i += FEW_ROWS) {
+            Thin s = {a + (i32)i * g->a_row, b, c + (i32)i * g->c_row, g->a_row,
+                      g->a_column, g->b_row, g->b_column, g->c_row,
+                      MIN(FEW_ROWS, g->m - i), n, g->k};
+            multiply_thin(&s);
+            for (u32 r = 0; r < s.rows && g->epilogue; r++)
+                apply_epilogue(g->epilogue, s.c + (i32)r * g->c_row,
+                               (u32)(batch * g->epilogue_batch) + j, n);
         }
     }
 }
@@ -451,8 +504,10 @@ static void gemv_tasks(u32 begin, u32 end, void *ctx) {
 static bool skips_packing(const Gemm *g) {
     if (g->pack || g->offset || g->starts) return false;
     if (g->n == 1) return g->c_row == 1 && g->b_row == 1;
-    bool small = g->m < 4 || (u64)g->m * g->n * g->k <= 512;
-    return small && (g->b_column == 1 || g->a_column == 1);
+    bool are_dots = g->b_column != 1 && g->a_column == 1;
+    u32 few = READS_IN_PLACE || are_dots ? FEW_ROWS : FEW_ROWS - 1;
+    bool small = g->m <= few || (u64)g->m * g->n * g->k <= 512;
+    return small && (g->b_column == 1 || are_dots);
 }
 
 /* Computes a column vector as a row: cᵀ = bᵀ aᵀ. */

@@ -318,7 +318,7 @@ ROWS |= {
 
 def products(d):
     n, k, m = (
-        d.pick(1, 2, 3, 7, 8, 16, 17, 33, 65) * (8 if d.min_elements else 1)
+        d.pick(1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 65) * (8 if d.min_elements else 1)
         for _ in range(3)
     )
     lead = d.shape(0, 1) if not d.min_elements and d.chance() else ()
