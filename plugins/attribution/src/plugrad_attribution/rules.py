@@ -32,8 +32,15 @@ def stabilized(z: Tensor, amount: float) -> Tensor:
 
 
 def damped(c: Tensor, y: Tensor, amount: float) -> Tensor:
-    """Return ``c · y / stabilized(y, amount)``; ``c`` if the amount is zero."""
-    return c * y / stabilized(y, amount) if amount else c
+    """Return ``c · y / stabilized(y, amount)``; ``c`` if the amount is zero.
+
+    The signs of ``y`` and of its stabilizer cancel out, so absolute values give the
+    same bits.
+    """
+    if not amount:
+        return c
+    size = pg.abs(y)
+    return c * size / (size + amount)
 
 
 def positive(x: Tensor) -> Tensor:

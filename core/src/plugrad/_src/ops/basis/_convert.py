@@ -30,6 +30,7 @@ from plugrad._src.tensor.dtypes import (
     DType,
     canonical,
     check_range,
+    dtype_of,
     named,
     promote,
     weak,
@@ -450,7 +451,7 @@ def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
     known: list[Any] = [v if isinstance(v, SCALARS) else asarray(v) for v in values]
     strong = [x for x in known if isinstance(x, Tensor)]
     if not strong:  # with scalars only, their own dtypes are promoted
-        known = strong = [asarray(v) for v in values]
+        known = strong = [_scalar_of_own_dtype(op, v) for v in known]
     dtype = strong[0].dtype
     for x in strong[1:]:
         dtype = promote(op, dtype, x.dtype)
@@ -461,6 +462,13 @@ def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
         creation.cast(v, dtype) if isinstance(v, Tensor) else scalar(op, v, dtype)
         for v in known
     ]
+
+
+def _scalar_of_own_dtype(op: str, value: Any) -> Tensor:
+    """Return a scalar as a tensor, those of Python from the cache."""
+    if isinstance(value, np.generic):
+        return asarray(value)
+    return scalar(op, value, dtype_of(value))
 
 
 def promote_and_broadcast(
