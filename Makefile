@@ -232,8 +232,11 @@ $(INSTALLED)/.created: pyproject.toml $(CONSTRAINTS)
 	$(INSTALLED_PIP) install --upgrade "pip>=25.1"
 	@touch $@
 
+# The wheels are built while the tools for the tests are downloaded.
 $(INSTALLED)/.installed: $(INSTALLED)/.created
-	$(INSTALLED_PIP) install --group dev
+	$(INSTALLED_PIP) install --group build
+	$(INSTALLED)/bin/python -m release.host & builds=$$!; \
+	$(INSTALLED_PIP) install --group dev && wait $$builds
 	@echo "$(CURDIR)" > $@
 
 $(INSTALLED)/.group-demo: $(INSTALLED)/.created

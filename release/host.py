@@ -11,6 +11,7 @@ distributions that it needs; by default all are built.
 
 import argparse
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -115,11 +116,20 @@ def install(wheels: Sequence[Path]) -> None:
     if not new:
         return
     stamp.unlink(missing_ok=True)  # after an interruption, all are installed again
-    # First with dependencies, then again, because pip keeps what has the same version.
+    # First with dependencies. Then what was there before is installed again, because
+    # pip keeps what has the same version.
+    present = installed_distributions()
+    old = [wheel for wheel in new if distribution_of(wheel) in present]
     if added:
         pip("install", *added)
-    pip("install", "--no-deps", "--force-reinstall", *new)
+    if old:
+        pip("install", "--no-deps", "--force-reinstall", *old)
     stamp.write_text(json.dumps(before | now))
+
+
+def installed_distributions() -> set[str]:
+    """Return the names of what is installed here, written as in names of wheels."""
+    return {d.name.replace("-", "_") for d in importlib.metadata.distributions()}
 
 
 def distribution_of(wheel: Path) -> str:

@@ -5,7 +5,7 @@ with a few, the ones that differ most from each other. One function, which has a
 each kernel, runs with all rows. A few of the slow tests run on every backend.
 
 opencl compiles a kernel for each op, shape and dtype, which takes from a tenth of a
-second to seconds. On opencl, therefore, a few functions of each file run.
+second to seconds. On opencl, therefore, a few functions of each folder run.
 """
 
 import re
@@ -19,8 +19,8 @@ ROWS = {"cpu": 8, "primitives": 2, "wasm": 2, "opencl": 1}
 ONE_IN = {"cpu": 2, "primitives": 24, "wasm": 24, "opencl": 96}
 # The function of the conformance kit that runs with all rows, one for each kernel.
 WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
-# On opencl, one in OPENCL_EVERY tests of a file runs; see ``runs_on_opencl``.
-OPENCL_EVERY = 12
+# On opencl, one in OPENCL_EVERY tests of a folder runs; see ``runs_on_opencl``.
+OPENCL_EVERY = 24
 # Folders whose tests never run on opencl: they use ops that other tests cover.
 NOT_ON_OPENCL = [
     "attribution",
@@ -103,7 +103,6 @@ SLOW = [
     "opencl/test_runtime",
     "opencl/test_styles",
     "opencl/test_tiles::test_batches_and_dtypes",
-    "opencl/test_tiles::test_convolutions",
     "opencl/test_tiles::test_products_of_few_rows",
     "opencl/test_walk",
     "plugins/test_commands",
@@ -155,6 +154,7 @@ LEFT_OUT = [
     "native/test_native::test_kernels_touch_their_arrays_only",
     "opencl/test_row_regions::test_this_file_with_the_kernels_for_gpus",
     "opencl/test_rows::test_values_and_launches_with_the_kernels_for_gpus",
+    "opencl/test_tiles::test_convolutions",
     "opencl/test_tiles::test_products_of_each_tile",
     "plugins/test_tricks::test_the_processor_of_pocl",
     "wasm/test_build::test_a_build_gives_the_same_bytes_again",
