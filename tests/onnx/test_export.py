@@ -14,6 +14,7 @@ B = X > 0
 IMAGE = RNG.normal(size=(2, 9, 8, 4)).astype(np.float32)
 CUBE = RNG.normal(size=(1, 5, 5, 4, 2)).astype(np.float32)
 W = RNG.normal(size=(3, 3, 4, 6)).astype(np.float32)
+CACHE = RNG.normal(size=(2, 5, 4)).astype(np.float32)
 DEEP = RNG.normal(size=(2, 9, 8, 6)).astype(np.float32)
 MATRIX = RNG.normal(size=(4, 5)).astype(np.float32)
 
@@ -21,6 +22,13 @@ MATRIX = RNG.normal(size=(4, 5)).astype(np.float32)
 def transposed(x):
     y = pg.conv2d_transpose(x, W, (2, 19, 17, 4), strides=2, pad=((1, 0), (0, 1)))
     return pg.relu(y)
+
+
+def with_cached_keys(queries, key, cache, position):
+    """Put a key into the cache, and return the products of queries with all keys."""
+    is_new = pg.arange(5) == position
+    keys = pg.where(is_new[:, None], key, cache)
+    return pg.matmul(queries, keys[:, None], transpose_b=True)
 
 
 UNARY = """
@@ -95,6 +103,10 @@ ROWS |= {
     "matmul of transposes": (
         lambda x, y: pg.matmul(x, y, transpose_a=True, transpose_b=True),
         [X, RNG.normal(size=(2, 5, 3)).astype(np.float32)],
+    ),
+    "matmul with a cache of keys": (
+        with_cached_keys,
+        [X[:, None], X[:, :1], CACHE, np.asarray(2, np.int32)],
     ),
     "einsum": (lambda x: pg.einsum("abc,cd->dba", x, MATRIX), [X]),
     "fused matmul": (

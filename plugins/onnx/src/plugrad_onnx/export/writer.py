@@ -112,7 +112,7 @@ class Writer:
         names = [names] if isinstance(names, str) else names
         for number, name in zip(step.outputs, names, strict=True):
             self.names[number] = name
-            self.specs.setdefault(name, self.graph.specs[number])
+            self.specs[name] = self.graph.specs[number]  # emit only guesses it
 
     # --- for the table -----------------------------------------------------------
 
