@@ -65,6 +65,7 @@ def optimize_graph(
     fold_into_convolutions(graph, known, report.changes)
     _fuse_activations(graph, known, report)
     _prepare_weights(graph, known, report)
+    _unpack_weights(graph, known, report)
     _order_gates(graph, known, report)
     _fuse_shuffles(graph, known, report)
     with_channels_last(graph, known, report.changes)
@@ -372,6 +373,29 @@ def _prepare_weights(graph: Graph, known: KnownValues, report: Report) -> None:
         else:
             nodes += _prepared(node, given, constant[0])
             report.changes["weights made int8"] += 1
+    graph.nodes[:] = nodes
+
+
+def _unpack_weights(graph: Graph, known: KnownValues, report: Report) -> None:
+    """Unpack weights of few bits once instead of in each call."""
+    nodes = []
+    for node in report.walk(graph):
+        weights = [*node.inputs, *[""] * 4][1:5]
+        is_product = node.op == "com.microsoft.MatMulNBits"
+        if not is_product or any(name and name not in known for name in weights):
+            nodes.append(node)
+            continue
+        name = f"{node.outputs[0]}/weights"
+        keys = ("K", "N", "block_size", "bits")
+        attrs = {key: node.attrs[key] for key in keys if key in node.attrs}
+        row = pass_op("UnpackedWeights")
+        nodes.append(Node(row, 1, node.name, weights, [name], {"bits": 4} | attrs))
+        bias = node.inputs[5] if len(node.inputs) > 5 else ""
+        row = pass_op("UnpackedMatMul")
+        nodes.append(
+            replace(node, row=row, inputs=[node.inputs[0], name, bias], attrs={})
+        )
+        report.changes["weights unpacked"] += 1
     graph.nodes[:] = nodes
 
 

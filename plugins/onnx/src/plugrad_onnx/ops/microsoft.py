@@ -1,0 +1,283 @@
+"""Ops of ONNX Runtime's domain ``com.microsoft``, which transformers use.
+
+The semantics are those of ContribOperators.md of ONNX Runtime. ``DynamicQuantizeLSTM``
+is in ``recurrent``.
+
+Map: activations; products; normalizations; rotary embeddings; weights of few bits.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import plugrad as pg
+
+from ..dtypes import dtype_of
+from ..registry import Value, op
+
+microsoft = functools.partial(op, domain="com.microsoft")
+
+# --- activations -----------------------------------------------------------------
+
+
+@microsoft("Gelu")
+def gelu(x: Value) -> Value:
+    return pg.gelu(x)
+
+
+@microsoft("BiasGelu")
+def bias_gelu(x: Value, bias: Value) -> Value:
+    return pg.gelu(x + bias)
+
+
+@microsoft("FastGelu")
+def fast_gelu(x: Value, bias: Value = None) -> Value:
+    return pg.gelu(x if bias is None else x + bias, approximate=True)
+
+
+@microsoft("QuickGelu")
+def quick_gelu(x: Value, *, alpha: float = 1.702) -> Value:
+    return x * pg.sigmoid(alpha * x)
+
+
+# --- products --------------------------------------------------------------------
+
+
+@microsoft("FusedMatMul")
+def fused_matmul(
+    a: Value,
+    b: Value,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Value:
+    """Multiply; ``transBatch`` moves the first axis behind the batch axes."""
+    a = _with_batch_first(a) if transBatchA else a
+    b = _with_batch_first(b) if transBatchB else b
+    flips = {"transpose_a": bool(transA), "transpose_b": bool(transB)}
+    y = pg.matmul(a, b, **flips)
+    return y if alpha == 1 else y * alpha
+
+
+def _with_batch_first(x: Value) -> Value:
+    """Return ``[m, batch..., k]`` as ``[batch..., m, k]``."""
+    return pg.moveaxis(x, 0, -2)
+
+
+# --- normalizations --------------------------------------------------------------
+
+
+@op("SimplifiedLayerNormalization")
+def simplified_layer_normalization(
+    x: Value,
+    scale: Value,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Value:
+    """Divide by the root of the mean square; ONNX Runtime has it in ONNX's domain."""
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    wide = pg.astype(x, dtype_of(stash_type))
+    inverse = _inverse_root(wide, axes, epsilon)
+    return pg.astype(wide * inverse, x.dtype) * scale, inverse
+
+
+def _inverse_root(x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
+    square = pg.mean(x * x, axis=axes, keepdims=True)
+    return pg.rsqrt(square + epsilon)
+
+
+@microsoft("SkipLayerNormalization")
+def skip_layer_normalization(
+    x: Value,
+    skip: Value,
+    scale: Value,
+    offset: Value = None,
+    bias: Value = None,
+    *,
+    epsilon: float = 1e-12,
+) -> Value:
+    """Normalize ``x + skip + bias``, and return this sum as the last result."""
+    total = _total(x, skip, bias)
+    mean, variance = pg.moments(total, -1, keepdims=True)
+    inverse = pg.rsqrt(variance + epsilon)
+    y = pg.layer_norm(total, scale, offset, epsilon=epsilon)
+    return y, mean, inverse, total
+
+
+@microsoft("SkipSimplifiedLayerNormalization")
+def skip_simplified_layer_normalization(
+    x: Value,
+    skip: Value,
+    scale: Value,
+    bias: Value = None,
+    *,
+    epsilon: float = 1e-12,
+) -> Value:
+    """Divide ``x + skip + bias`` by the root of its mean square."""
+    total = _total(x, skip, bias)
+    inverse = _inverse_root(total, (-1,), epsilon)
+    mean = pg.zeros_like(inverse)  # which ONNX Runtime leaves undefined
+    return total * inverse * scale, mean, inverse, total
+
+
+def _total(x: Value, skip: Value, bias: Value) -> Value:
+    """Return the sum; ``skip`` may lack the batch axis."""
+    total = x + skip
+    return total if bias is None else total + bias
+
+
+# --- rotary embeddings -----------------------------------------------------------
+
+
+@microsoft("RotaryEmbedding")
+def rotary_embedding(
+    x: Value,
+    positions: Value,
+    cosines: Value,
+    sines: Value,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Value:
+    """Rotate pairs of features by angles that depend on the position.
+
+    ``x`` is ``[batch, length, features]`` or ``[batch, heads, length, size]``. A single
+    position is that of the first token; otherwise there is one for each token.
+    """
+    if is_packed_batching:
+        raise NotImplementedError("RotaryEmbedding: is_packed_batching=1")
+    if x.ndim == 3:
+        size = x.shape[2] // num_heads if num_heads else 2 * cosines.shape[-1]
+        heads = pg.reshape(x, (*x.shape[:2], -1, size))
+    else:
+        heads = pg.permute_dims(x, (0, 2, 1, 3))
+    if positions.size == 1:
+        positions = pg.reshape(positions, (1, 1)) + pg.arange(heads.shape[1])
+    tables = (cosines * scale, sines * scale) if scale != 1 else (cosines, sines)
+    turned = rotated(heads, positions, *tables, bool(interleaved))
+    if x.ndim == 3:
+        return pg.reshape(turned, x.shape)
+    return pg.permute_dims(turned, (0, 2, 1, 3))
+
+
+def rotated(
+    heads: Value, positions: Value, cosines: Value, sines: Value, interleaved: bool
+) -> Value:
+    """Rotate ``[batch, length, heads, size]`` by the angles of the positions.
+
+    Features beyond the width of the tables stay as they are.
+    """
+    width = 2 * cosines.shape[-1]
+    cosines, sines = (
+        pg.expand_dims(pg.take(table, positions, axis=0), 2)
+        for table in (cosines, sines)
+    )
+    turned = _with_pairs_rotated(heads[..., :width], cosines, sines, interleaved)
+    if width == heads.shape[-1]:
+        return turned
+    return pg.concat([turned, heads[..., width:]], axis=-1)
+
+
+def _with_pairs_rotated(
+    x: Value, cosines: Value, sines: Value, interleaved: bool
+) -> Value:
+    """Rotate pairs of features: neighbours, or one of each half."""
+    half = x.shape[-1] // 2
+    if interleaved:
+        a, b = x[..., ::2], x[..., 1::2]
+    else:
+        a, b = x[..., :half], x[..., half:]
+    first = a * cosines - b * sines
+    second = a * sines + b * cosines
+    if not interleaved:
+        return pg.concat([first, second], axis=-1)
+    return pg.reshape(pg.stack([first, second], axis=-1), x.shape)
+
+
+# --- weights of few bits ---------------------------------------------------------
+
+
+@microsoft("MatMulNBits")
+def matmul_n_bits(
+    x: Value,
+    codes: Value,
+    scales: Value,
+    zeros: Value = None,
+    groups: Value = None,
+    bias: Value = None,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    bits: int = 4,
+    accuracy_level: int = 0,
+    weight_prepacked: int = 0,
+) -> Value:
+    """Multiply by weights of few bits, in the dtype of ``x``.
+
+    ``accuracy_level`` allows ONNX Runtime to round ``x``; here nothing is rounded.
+    """
+    if weight_prepacked:
+        raise NotImplementedError("MatMulNBits: weight_prepacked=1")
+    shape = {"K": K, "N": N, "block_size": block_size, "bits": bits}
+    w = unpacked_weights(codes, scales, zeros, groups, **shape)
+    return unpacked_matmul(x, w, bias)
+
+
+@op("UnpackedMatMul", domain="plugrad")
+def unpacked_matmul(x: Value, w: Value, bias: Value = None) -> Value:
+    """Return ``x wᵀ + bias``; a pass inserts this op."""
+    y = pg.matmul(x, pg.astype(w, x.dtype), transpose_b=True)
+    return y if bias is None else y + bias
+
+
+@op("UnpackedWeights", domain="plugrad")
+def unpacked_weights(
+    codes: Value,
+    scales: Value,
+    zeros: Value = None,
+    groups: Value = None,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    bits: int,
+) -> Value:
+    """Return the weights ``[N, K]`` of ``MatMulNBits``: ``(code - zero) * scale``.
+
+    A pass inserts this op, which runs once. Codes are packed into bytes, the first one
+    into the lowest bits; so are zeros, unless they are floating.
+    """
+    blocks = -(-K // block_size)
+    values = pg.reshape(_unpacked(codes, bits), (N, blocks, block_size))
+    scales = pg.reshape(scales, (N, blocks))
+    if zeros is None:
+        zeros = pg.full((N, blocks), float(1 << (bits - 1)))
+    elif zeros.dtype == np.uint8:
+        zeros = _unpacked(pg.reshape(zeros, (N, -1)), bits)[:, :blocks]
+    zeros = pg.astype(pg.reshape(zeros, (N, blocks)), scales.dtype)
+    values = pg.astype(values, scales.dtype)
+    if groups is None:
+        w = (values - pg.expand_dims(zeros, 2)) * pg.expand_dims(scales, 2)
+        return pg.reshape(w, (N, -1))[:, :K]
+    scales, zeros = (pg.take(v, groups, axis=1) for v in (scales, zeros))
+    return (pg.reshape(values, (N, -1))[:, :K] - zeros) * scales
+
+
+def _unpacked(packed: Value, bits: int) -> Value:
+    """Return the numbers that are packed along the last axis, as int32."""
+    wide = pg.astype(packed, "int32")
+    parts = [
+        pg.bitwise_and(pg.bitwise_right_shift(wide, shift), (1 << bits) - 1)
+        for shift in range(0, 8, bits)
+    ]
+    return pg.reshape(pg.stack(parts, axis=-1), (*packed.shape[:-1], -1))

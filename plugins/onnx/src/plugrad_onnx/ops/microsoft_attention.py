@@ -1,0 +1,244 @@
+"""Attention of ONNX Runtime's domain ``com.microsoft``, with caches of keys and values.
+
+Heads are the second axis of keys and values: ``[batch, heads, length, size]``.
+
+Map: grouped-query attention; multi-head attention; what both use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import plugrad as pg
+
+from ..registry import Value
+from .microsoft import microsoft, rotated
+
+# --- grouped-query attention -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The optional attributes of ``GroupQueryAttention``.
+
+    Attributes:
+        scale: The factor of the scores; 0: one over the root of the size.
+        softcap: The limit of the scores, or 0.
+        do_rotary: Whether queries and keys are rotated.
+        rotary_interleaved: Whether neighbouring features are rotated together.
+        local_window_size: How many keys a token attends to, or -1.
+        smooth_softmax: Whether the denominator has another 1.
+
+    """
+
+    scale: float = 0.0
+    softcap: float = 0.0
+    do_rotary: int = 0
+    rotary_interleaved: int = 0
+    local_window_size: int = -1
+    smooth_softmax: int = -1
+
+
+GROUPED = Grouped()
+
+
+@microsoft("GroupQueryAttention", reads=(6,))
+def group_query_attention(
+    query: Value,
+    key: Value,
+    value: Value,
+    past_key: Value,
+    past_value: Value,
+    last_positions: Value,
+    total_length: Value,
+    cosines: Value = None,
+    sines: Value = None,
+    positions: Value = None,
+    bias: Value = None,
+    *,
+    num_heads: int,
+    kv_num_heads: int,
+    how: Grouped = GROUPED,
+) -> Value:
+    """Attend to the keys up to each token; some query heads share a head of keys.
+
+    ``query`` is ``[batch, length, features]``, followed by the features of keys and
+    values if ``key`` is omitted. ``last_positions`` has the position of the last token
+    of each sequence, and ``total_length`` is the length of the longest one. The results
+    are the attention and the new caches.
+    """
+    if how.smooth_softmax > 0:
+        raise NotImplementedError("GroupQueryAttention: smooth_softmax=1")
+    heads = (num_heads, kv_num_heads, kv_num_heads)
+    q, k, v = _heads_last(query, key, value, heads)
+    length = q.shape[1]
+    start = pg.maximum(pg.reshape(last_positions, (-1, 1)) + (1 - length), 0)
+    own = start + pg.arange(length)  # the position of each token
+    if how.do_rotary:
+        turns = own if positions is None else positions, cosines, sines
+        q, k = (rotated(x, *turns, bool(how.rotary_interleaved)) for x in (q, k))
+    q, k, v = (pg.permute_dims(x, (0, 2, 1, 3)) for x in (q, k, v))
+    k = with_cache(past_key, k, start, int(total_length))
+    v = with_cache(past_value, v, start, int(total_length))
+    visible = visible_keys(own, k.shape[2], how.local_window_size)
+    y = attend(q, k, v, how.scale, visible, bias, how.softcap)
+    return merged(y), k, v
+
+
+def _heads_last(
+    query: Value, key: Value, value: Value, heads: tuple[int, int, int]
+) -> list[Value]:
+    """Return queries, keys and values as ``[batch, length, heads, size]``."""
+    if key is None:
+        size = query.shape[2] // sum(heads)
+        query, key, value = pg.split(query, [size * count for count in heads], axis=2)
+    given = zip((query, key, value), heads, strict=True)
+    return [pg.reshape(x, (*x.shape[:2], count, -1)) for x, count in given]
+
+
+def visible_keys(own: Value, total: int, window: int) -> Value:
+    """Return which keys the tokens at the positions ``own`` attend to."""
+    distance = pg.expand_dims(own, 2) - pg.arange(total)  # [batch, length, keys]
+    visible = distance >= 0
+    if window > 0:
+        visible = pg.logical_and(visible, distance < window)
+    return pg.expand_dims(visible, 1)
+
+
+def with_cache(past: Value, new: Value, start: Value, total: int) -> Value:
+    """Return the cache with new rows from ``start`` on, for each sequence.
+
+    The result has ``total`` rows, or as many as the cache if it has more. Rows behind
+    the new ones are 0.
+    """
+    length = new.shape[2]
+    size = max(total, 0 if past is None else past.shape[2])
+    at = pg.arange(size) - start  # [batch, size]: the number of the new row
+    rows = pg.clip(at, 0, length - 1)
+    index = pg.broadcast_to(rows[:, None, :, None], (*new.shape[:2], size, 1))
+    placed = pg.take_along_axis(new, index, axis=2)
+    if past is None:
+        past = pg.zeros_like(placed)
+    elif past.shape[2] < size:
+        margins = [(0, 0), (0, 0), (0, size - past.shape[2]), (0, 0)]
+        past = pg.pad(past, margins)
+    is_old, is_behind = (mask[:, None, :, None] for mask in (at < 0, at >= length))
+    return pg.where(is_old, past, pg.where(is_behind, 0.0, placed))
+
+
+# --- multi-head attention --------------------------------------------------------
+
+
+@microsoft("MultiHeadAttention")
+def multi_head_attention(
+    query: Value,
+    key: Value = None,
+    value: Value = None,
+    bias: Value = None,
+    mask: Value = None,
+    scores_bias: Value = None,
+    past_key: Value = None,
+    past_value: Value = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> Value:
+    """Attend to keys and values, which may be those of another sequence.
+
+    ``query`` is ``[batch, length, features]``. Keys and values are so, too, or caches
+    ``[batch, heads, keys, size]``. ``bias`` is added to the features of all three.
+    ``mask`` is 0 for keys that are padding, or it has the number of keys of each
+    sequence. The results are the attention, and all keys and values.
+    """
+    if key is None or value is None:
+        raise NotImplementedError("MultiHeadAttention: packed keys and values")
+    inputs = [query, key, value]
+    if bias is not None:
+        inputs = _with_bias(inputs, bias)
+    q, k, v = (split_heads(x, num_heads) for x in inputs)
+    if past_key is not None:
+        k = pg.concat([past_key, k], axis=2)
+        v = pg.concat([past_value, v], axis=2)
+    total = k.shape[2]
+    visible = None
+    if unidirectional:
+        own = pg.arange(q.shape[2]) + (total - q.shape[2])
+        visible = visible_keys(own[None], total, -1)
+    if mask is not None:
+        extra = padding_bias(mask, total, mask_filter_value)
+        scores_bias = extra if scores_bias is None else scores_bias + extra
+    return merged(attend(q, k, v, scale, visible, scores_bias)), k, v
+
+
+def _with_bias(inputs: list[Value], bias: Value) -> list[Value]:
+    """Add the parts of a bias; a cache has its own already."""
+    width = inputs[0].shape[2]
+    parts = pg.split(bias, [width, width, bias.shape[0] - 2 * width])
+    pairs = zip(inputs, parts, strict=True)
+    return [x + part if x.ndim == 3 else x for x, part in pairs]
+
+
+def padding_bias(mask: Value, total: int, filler: float) -> Value:
+    """Return what is added to the scores of padded keys."""
+    kept = pg.arange(total) < mask[:, None] if mask.ndim == 1 else mask != 0
+    return pg.where(kept, 0.0, filler)[:, None, None]
+
+
+# --- what both use ---------------------------------------------------------------
+
+
+def split_heads(x: Value, heads: int) -> Value:
+    """Return ``[batch, length, features]`` as ``[batch, heads, length, size]``."""
+    if x.ndim == 4:
+        return x
+    if x.ndim != 3:
+        raise NotImplementedError("MultiHeadAttention: packed queries")
+    parts = pg.reshape(x, (*x.shape[:2], heads, -1))
+    return pg.permute_dims(parts, (0, 2, 1, 3))
+
+
+def merged(y: Value) -> Value:
+    """Return ``[batch, heads, length, size]`` as ``[batch, length, features]``."""
+    batch, _, length, _ = y.shape
+    return pg.reshape(pg.permute_dims(y, (0, 2, 1, 3)), (batch, length, -1))
+
+
+def attend(
+    q: Value,
+    k: Value,
+    v: Value,
+    scale: float,
+    visible: Value,
+    bias: Value,
+    softcap: float = 0.0,
+) -> Value:
+    """Return the attention of query heads, groups of which share a head of keys.
+
+    Args:
+        q: The queries.
+        k: The keys.
+        v: The values.
+        scale: The factor of the scores; 0: one over the root of the size.
+        visible: Which keys a query attends to, or None; it broadcasts to the scores.
+        bias: Added to the scores, or None.
+        softcap: The limit of the scores, or 0.
+
+    """
+    batch, heads, length, size = q.shape
+    groups: Any = (batch, k.shape[1], heads // k.shape[1], length, size)
+    keys, values = pg.expand_dims(k, 2), pg.expand_dims(v, 2)
+    scores = pg.matmul(pg.reshape(q, groups), keys, transpose_b=True)
+    scores = pg.reshape(scores, (batch, heads, length, k.shape[2]))
+    scores = scores * (scale or size**-0.5)
+    if softcap:
+        scores = softcap * pg.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + bias
+    if visible is not None:
+        scores = pg.where(visible, scores, -pg.inf)
+    parts = pg.reshape(pg.softmax(scores, axis=-1), (*groups[:4], k.shape[2]))
+    y = pg.matmul(parts, values)
+    return pg.reshape(y, (batch, heads, length, v.shape[3]))
