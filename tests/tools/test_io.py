@@ -202,6 +202,27 @@ def test_a_pickle_of_torch_is_recognized(data, path, backend):
         pg.load(path)
 
 
+def numpy_file(write, x):
+    file = io.BytesIO()
+    write(file, x)
+    return file.getvalue()
+
+
+OTHER_FORMATS = {
+    "it is a GGUF file; GGUFReader": b"GGUF" + bytes(60),
+    "it is an HDF5 file; h5py": b"\x89HDF\r\n" + bytes(60),
+    "it is a NumPy file; pass": numpy_file(np.save, np.ones(3)),
+    "it is a NumPy archive; pass": numpy_file(np.savez, np.ones(3)),
+}
+
+
+@pytest.mark.parametrize("advice", OTHER_FORMATS)
+def test_other_formats_are_recognized(advice, path, backend):
+    path.write_bytes(OTHER_FORMATS[advice])
+    with pytest.raises(ValueError, match=advice):
+        pg.load(path)
+
+
 @pytest.fixture
 def file_size_limit():
     """Limit the size of files to 10,000 bytes, like a disk that is full."""

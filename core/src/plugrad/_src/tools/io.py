@@ -237,19 +237,31 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
         arrays |= _widen_bfloat16(path, [n for n in codes if n not in arrays])
     except package.SafetensorError as error:
         what = "a complete safetensors file"
-        reason = _pickled(path) or printable(str(error))
+        reason = _other_format(path) or printable(str(error))
         raise ValueError(f"load: {path} is not {what}: {reason}") from error
     return {name: _made(name, arrays[name]) for name in codes}
 
 
-def _pickled(path: Path) -> str:
-    """Return how to convert a file that PyTorch has pickled; empty for other files."""
+# What to do with files of other formats, by their first bytes.
+_FORMATS = {
+    b"GGUF": "it is a GGUF file; GGUFReader of the package gguf reads its tensors",
+    b"\x93NUMPY": "it is a NumPy file; pass numpy.load(path) to asarray",
+    b"\x89HDF\r\n": "it is an HDF5 file; h5py reads its arrays, which asarray takes",
+}
+
+
+def _other_format(path: Path) -> str:
+    """Return how to read a file of another format; empty for an unknown one."""
     with open(path, "rb") as file:
         head = file.read(PICKLE_HEAD_BYTES)
     is_pickle = head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"))
     if is_pickle or (head.startswith(b"PK\x03\x04") and b"data.pkl" in head):
         return "it is a PyTorch pickle; save it with safetensors.torch.save_file"
-    return ""
+    if head.startswith(b"PK\x03\x04") and b".npy" in head:
+        return "it is a NumPy archive; pass the arrays of numpy.load(path) to asarray"
+    return next(
+        (text for start, text in _FORMATS.items() if head.startswith(start)), ""
+    )
 
 
 def _width(name: str, code: str, path: Path) -> int:
