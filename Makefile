@@ -101,7 +101,7 @@ test: $(READY)
 test-all: $(READY) $(ENV)/.group-consumers $(ENV)/.group-gallery \
 		$(ENV)/.group-pyright test-examples site \
 		$(if $(filter Linux,$(shell uname -s)),dist)
-	PLUGRAD_COMPILED=0 $(PYTEST) $(KIT) --plugrad-backend cpu
+	PLUGRAD_COMPILED=0 $(PYTEST) --all $(KIT) --plugrad-backend cpu
 	PLUGRAD_JIT_CHECK=1 $(TEST) tests/core/jit --pyargs $(JIT_KIT)
 	$(TEST) --all $(OURS) $(KIT) $(ARGS)
 ifeq ($(SUITE),)
