@@ -210,6 +210,7 @@ def test_weights_of_few_bits(sizes, zeros, backend):
         loaded = load(proto, optimize=optimize)
         np.testing.assert_allclose(loaded(x).numpy(), x @ w.T, rtol=1e-4, atol=1e-4)
     assert loaded.explain().changes["weights unpacked"] == 1
+    assert loaded.explain().ops == {"plugrad.Dense": 1}
     gradient = pg.grad(lambda x: pg.sum(loaded(x)))(pg.asarray(x)).numpy()
     sums = np.broadcast_to(w.sum(0), x.shape)
     np.testing.assert_allclose(gradient, sums, rtol=1e-4, atol=1e-4)
@@ -272,6 +273,18 @@ GROUPED_ROWS = {
         f"{GROUPED}, scale = 0.25, softcap = 2.0",
         grouped(1, 5, [5, 5], 6, rotary=False),
     ),
+    "prompt, positions and bias": (
+        ROTARY,
+        [*grouped(4, 0, [3, 3], 4), EACH[:, :4] + 3, normal(2, HEADS, 4, 4)],
+    ),
+    "token, positions": (
+        ROTARY,
+        [*grouped(1, 5, [5, 4], 6), np.asarray([[2], [9]], np.int64)],
+    ),
+    "token, cap and a bias for all heads": (
+        f"{GROUPED}, softcap = 2.0",
+        [*grouped(1, 5, [5, 5], 6), None, normal(1, 1, 1, 6)],
+    ),
     "token, window": (
         f"{GROUPED}, local_window_size = 3",
         grouped(1, 5, [5, 5], 6, rotary=False),
@@ -304,6 +317,30 @@ def test_what_is_not_implemented(op, attributes, inputs):
         model(*[x for x in inputs if x is not None])
 
 
+def test_gradients_of_attention(backend):
+    """They are those of attention head by head; all heads share one head of keys."""
+    attributes, inputs = GROUPED_ROWS["prompt"]
+    model = load(attention_model("GroupQueryAttention", attributes, inputs))
+    given = [x for x in inputs if x is not None]
+    weights = normal(*given[0].shape)
+
+    def grouped_loss(query, key, value):
+        return pg.sum(model(query, key, value, *given[3:])[0] * weights)
+
+    def plain_loss(query, key, value):
+        heads = [query[..., SIZE * i : SIZE * (i + 1)] for i in range(HEADS)]
+        attend = pg.scaled_dot_product_attention
+        parts = [attend(q, key, value, is_causal=True) for q in heads]
+        return pg.sum(pg.concat(parts, axis=-1) * weights)
+
+    found = pg.grads(grouped_loss)(*map(pg.asarray, given[:3]))
+    wanted = pg.grads(plain_loss)(*map(pg.asarray, given[:3]))
+    for dx, expected_dx in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(
+            dx.numpy(), expected_dx.numpy(), rtol=1e-4, atol=1e-5
+        )
+
+
 def compare_attention(proto, inputs):
     wanted = expected(proto, inputs)
     given = [x for x in inputs if x is not None]
@@ -331,6 +368,14 @@ MULTI_ROWS = {
     "bias of scores": (
         HEADS_ONLY,
         [QUERIES, *OF_KEYS, None, None, normal(2, HEADS, 4, KEYS)],
+    ),
+    "mask of each query": (
+        HEADS_ONLY,
+        [QUERIES, *OF_KEYS, None, np.tile(MASK[:, None], (1, 4, 1))],
+    ),
+    "mask and bias of scores": (
+        HEADS_ONLY,
+        [QUERIES, *OF_KEYS, None, MASK, normal(1, HEADS, 4, KEYS)],
     ),
     "causal": (
         f"{HEADS_ONLY}, unidirectional = 1",

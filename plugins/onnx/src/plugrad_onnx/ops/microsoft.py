@@ -13,8 +13,10 @@ import functools
 import numpy as np
 import plugrad as pg
 
-from ..dtypes import dtype_of
 from ..registry import Value, op
+from .elementwise import swish
+from .linear import dense
+from .normalization import by_root_mean_square
 
 microsoft = functools.partial(op, domain="com.microsoft")
 
@@ -38,7 +40,7 @@ def fast_gelu(x: Value, bias: Value = None) -> Value:
 
 @microsoft("QuickGelu")
 def quick_gelu(x: Value, *, alpha: float = 1.702) -> Value:
-    return x * pg.sigmoid(alpha * x)
+    return swish(x, alpha=alpha)
 
 
 # --- products --------------------------------------------------------------------
@@ -81,15 +83,8 @@ def simplified_layer_normalization(
     stash_type: int = 1,
 ) -> Value:
     """Divide by the root of the mean square; ONNX Runtime has it in ONNX's domain."""
-    axes = tuple(range(axis % x.ndim, x.ndim))
-    wide = pg.astype(x, dtype_of(stash_type))
-    inverse = _inverse_root(wide, axes, epsilon)
-    return pg.astype(wide * inverse, x.dtype) * scale, inverse
-
-
-def _inverse_root(x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
-    square = pg.mean(x * x, axis=axes, keepdims=True)
-    return pg.rsqrt(square + epsilon)
+    y, inverse = by_root_mean_square(x, axis, epsilon, stash_type)
+    return pg.astype(y, x.dtype) * scale, inverse
 
 
 @microsoft("SkipLayerNormalization")
@@ -102,12 +97,12 @@ def skip_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> Value:
-    """Normalize ``x + skip + bias``, and return this sum as the last result."""
+    """Normalize ``x + skip + bias``, and return this sum as the last result.
+
+    The second and third result are for training; ONNX Runtime on a CPU leaves them out.
+    """
     total = _total(x, skip, bias)
-    mean, variance = pg.moments(total, -1, keepdims=True)
-    inverse = pg.rsqrt(variance + epsilon)
-    y = pg.layer_norm(total, scale, offset, epsilon=epsilon)
-    return y, mean, inverse, total
+    return pg.layer_norm(total, scale, offset, epsilon=epsilon), None, None, total
 
 
 @microsoft("SkipSimplifiedLayerNormalization")
@@ -121,9 +116,7 @@ def skip_simplified_layer_normalization(
 ) -> Value:
     """Divide ``x + skip + bias`` by the root of its mean square."""
     total = _total(x, skip, bias)
-    inverse = _inverse_root(total, (-1,), epsilon)
-    mean = pg.zeros_like(inverse)  # which ONNX Runtime leaves undefined
-    return total * inverse * scale, mean, inverse, total
+    return pg.rms_norm(total, scale, epsilon=epsilon), None, None, total
 
 
 def _total(x: Value, skip: Value, bias: Value) -> Value:
@@ -229,15 +222,7 @@ def matmul_n_bits(
     if weight_prepacked:
         raise NotImplementedError("MatMulNBits: weight_prepacked=1")
     shape = {"K": K, "N": N, "block_size": block_size, "bits": bits}
-    w = unpacked_weights(codes, scales, zeros, groups, **shape)
-    return unpacked_matmul(x, w, bias)
-
-
-@op("UnpackedMatMul", domain="plugrad")
-def unpacked_matmul(x: Value, w: Value, bias: Value = None) -> Value:
-    """Return ``x wᵀ + bias``; a pass inserts this op."""
-    y = pg.matmul(x, pg.astype(w, x.dtype), transpose_b=True)
-    return y if bias is None else y + bias
+    return dense(x, unpacked_weights(codes, scales, zeros, groups, **shape), bias)
 
 
 @op("UnpackedWeights", domain="plugrad")
@@ -252,7 +237,7 @@ def unpacked_weights(
     block_size: int,
     bits: int,
 ) -> Value:
-    """Return the weights ``[N, K]`` of ``MatMulNBits``: ``(code - zero) * scale``.
+    """Return the weights ``[K, N]`` of ``MatMulNBits``: ``(code - zero) * scale``.
 
     A pass inserts this op, which runs once. Codes are packed into bytes, the first one
     into the lowest bits; so are zeros, unless they are floating.
@@ -268,9 +253,9 @@ def unpacked_weights(
     values = pg.astype(values, scales.dtype)
     if groups is None:
         w = (values - pg.expand_dims(zeros, 2)) * pg.expand_dims(scales, 2)
-        return pg.reshape(w, (N, -1))[:, :K]
+        return pg.matrix_transpose(pg.reshape(w, (N, -1))[:, :K])
     scales, zeros = (pg.take(v, groups, axis=1) for v in (scales, zeros))
-    return (pg.reshape(values, (N, -1))[:, :K] - zeros) * scales
+    return pg.matrix_transpose((pg.reshape(values, (N, -1))[:, :K] - zeros) * scales)
 
 
 def _unpacked(packed: Value, bits: int) -> Value:

@@ -8,7 +8,6 @@ Map: grouped-query attention; multi-head attention; what both use.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import plugrad as pg
 
@@ -65,7 +64,8 @@ def group_query_attention(
 
     ``query`` is ``[batch, length, features]``, followed by the features of keys and
     values if ``key`` is omitted. ``last_positions`` has the position of the last token
-    of each sequence, and ``total_length`` is the length of the longest one. The results
+    of each sequence, and ``total_length`` is the length of the longest one. Of the
+    ``positions`` of a first prompt, ONNX Runtime reads the first one only. The results
     are the attention and the new caches.
     """
     if how.smooth_softmax > 0:
@@ -76,14 +76,15 @@ def group_query_attention(
     start = pg.maximum(pg.reshape(last_positions, (-1, 1)) + (1 - length), 0)
     own = start + pg.arange(length)  # the position of each token
     if how.do_rotary:
+        if positions is not None and length == int(total_length):
+            positions = positions[:1, :1] + pg.arange(length)
         turns = own if positions is None else positions, cosines, sines
         q, k = (rotated(x, *turns, bool(how.rotary_interleaved)) for x in (q, k))
     q, k, v = (pg.permute_dims(x, (0, 2, 1, 3)) for x in (q, k, v))
     k = with_cache(past_key, k, start, int(total_length))
     v = with_cache(past_value, v, start, int(total_length))
-    visible = visible_keys(own, k.shape[2], how.local_window_size)
-    y = attend(q, k, v, how.scale, visible, bias, how.softcap)
-    return merged(y), k, v
+    mask = joined_masks(visible_keys(own, k.shape[2], how.local_window_size), bias)
+    return merged(attend(q, k, v, how.scale, mask, how.softcap)), k, v
 
 
 def _heads_last(
@@ -150,8 +151,9 @@ def multi_head_attention(
 
     ``query`` is ``[batch, length, features]``. Keys and values are so, too, or caches
     ``[batch, heads, keys, size]``. ``bias`` is added to the features of all three.
-    ``mask`` is 0 for keys that are padding, or it has the number of keys of each
-    sequence. The results are the attention, and all keys and values.
+    ``mask`` is 0 for keys that are padding, for all queries or for each, or it has the
+    number of keys of each sequence. The results are the attention, all keys, and all
+    values.
     """
     if key is None or value is None:
         raise NotImplementedError("MultiHeadAttention: packed keys and values")
@@ -163,14 +165,13 @@ def multi_head_attention(
         k = pg.concat([past_key, k], axis=2)
         v = pg.concat([past_value, v], axis=2)
     total = k.shape[2]
-    visible = None
+    masks = [scores_bias]
     if unidirectional:
         own = pg.arange(q.shape[2]) + (total - q.shape[2])
-        visible = visible_keys(own[None], total, -1)
+        masks.append(visible_keys(own[None], total, -1))
     if mask is not None:
-        extra = padding_bias(mask, total, mask_filter_value)
-        scores_bias = extra if scores_bias is None else scores_bias + extra
-    return merged(attend(q, k, v, scale, visible, scores_bias)), k, v
+        masks.append(padding_bias(mask, total, mask_filter_value))
+    return merged(attend(q, k, v, scale, joined_masks(*masks))), k, v
 
 
 def _with_bias(inputs: list[Value], bias: Value) -> list[Value]:
@@ -183,11 +184,28 @@ def _with_bias(inputs: list[Value], bias: Value) -> list[Value]:
 
 def padding_bias(mask: Value, total: int, filler: float) -> Value:
     """Return what is added to the scores of padded keys."""
-    kept = pg.arange(total) < mask[:, None] if mask.ndim == 1 else mask != 0
-    return pg.where(kept, 0.0, filler)[:, None, None]
+    if mask.ndim == 1:
+        mask = pg.astype(pg.arange(total) < mask[:, None], "int32")
+    if mask.ndim == 2:
+        mask = mask[:, None]
+    return pg.where(mask != 0, 0.0, filler)[:, None]
 
 
 # --- what both use ---------------------------------------------------------------
+
+
+def joined_masks(*masks: Value) -> Value:
+    """Return one mask that has the effect of all; None if there are none."""
+    given = [mask for mask in masks if mask is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    first, *others = [as_addend(mask) for mask in given]
+    return sum(others, start=first)
+
+
+def as_addend(mask: Value) -> Value:
+    """Return a mask as numbers that are added to the scores."""
+    return pg.where(mask, 0.0, -pg.inf) if mask.dtype == pg.bool else mask
 
 
 def split_heads(x: Value, heads: int) -> Value:
@@ -207,13 +225,7 @@ def merged(y: Value) -> Value:
 
 
 def attend(
-    q: Value,
-    k: Value,
-    v: Value,
-    scale: float,
-    visible: Value,
-    bias: Value,
-    softcap: float = 0.0,
+    q: Value, k: Value, v: Value, scale: float, mask: Value, softcap: float = 0.0
 ) -> Value:
     """Return the attention of query heads, groups of which share a head of keys.
 
@@ -222,23 +234,30 @@ def attend(
         k: The keys.
         v: The values.
         scale: The factor of the scores; 0: one over the root of the size.
-        visible: Which keys a query attends to, or None; it broadcasts to the scores.
-        bias: Added to the scores, or None.
+        mask: As in ``scaled_dot_product_attention``, or None.
         softcap: The limit of the scores, or 0.
 
     """
-    batch, heads, length, size = q.shape
-    groups: Any = (batch, k.shape[1], heads // k.shape[1], length, size)
-    keys, values = pg.expand_dims(k, 2), pg.expand_dims(v, 2)
-    scores = pg.matmul(pg.reshape(q, groups), keys, transpose_b=True)
-    scores = pg.reshape(scores, (batch, heads, length, k.shape[2]))
-    scores = scores * (scale or size**-0.5)
+    shape = (*q.shape[:3], v.shape[3])
+    heads = k.shape[1]
+    if heads < q.shape[1]:
+        k, v = pg.expand_dims(k, 2), pg.expand_dims(v, 2)
+        q, mask = (_in_groups(x, heads) for x in (q, mask))
     if softcap:
+        scores = pg.matmul(q, k, transpose_b=True) * (scale or q.shape[-1] ** -0.5)
         scores = softcap * pg.tanh(scores / softcap)
-    if bias is not None:
-        scores = scores + bias
-    if visible is not None:
-        scores = pg.where(visible, scores, -pg.inf)
-    parts = pg.reshape(pg.softmax(scores, axis=-1), (*groups[:4], k.shape[2]))
-    y = pg.matmul(parts, values)
-    return pg.reshape(y, (batch, heads, length, v.shape[3]))
+        if mask is not None:
+            scores = scores + as_addend(mask)
+        y = pg.matmul(pg.softmax(scores, axis=-1), v)
+    else:
+        factor = scale or None
+        y = pg.scaled_dot_product_attention(q, k, v, mask=mask, scale=factor)
+    return pg.reshape(y, shape)
+
+
+def _in_groups(x: Value, heads: int) -> Value:
+    """Split the heads, if there are several, into groups with one head of keys each."""
+    if x is None:
+        return None
+    groups = (1, 1) if x.shape[1] == 1 else (heads, x.shape[1] // heads)
+    return pg.reshape(x, (x.shape[0], *groups, *x.shape[2:]))

@@ -120,10 +120,24 @@ def rms_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Value:
+    y, _ = by_root_mean_square(x, axis, epsilon, stash_type)
+    return pg.astype(y, scale.dtype) * scale
+
+
+def by_root_mean_square(
+    x: Value, axis: int, epsilon: float, stash_type: int
+) -> tuple[Value, Value]:
+    """Divide by the root of the mean square from ``axis`` on.
+
+    Returns:
+        The quotient in the dtype that ``stash_type`` names, and the inverse root.
+
+    """
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = pg.astype(x, dtype_of(stash_type))
     square = pg.mean(wide * wide, axis=axes, keepdims=True)
-    return pg.astype(wide * pg.rsqrt(square + epsilon), scale.dtype) * scale
+    inverse = pg.rsqrt(square + epsilon)
+    return wide * inverse, inverse
 
 
 @op("LpNormalization")

@@ -391,7 +391,7 @@ def _unpack_weights(graph: Graph, known: KnownValues, report: Report) -> None:
         row = pass_op("UnpackedWeights")
         nodes.append(Node(row, 1, node.name, weights, [name], {"bits": 4} | attrs))
         bias = node.inputs[5] if len(node.inputs) > 5 else ""
-        row = pass_op("UnpackedMatMul")
+        row = pass_op("Dense")
         nodes.append(
             replace(node, row=row, inputs=[node.inputs[0], name, bias], attrs={})
         )
