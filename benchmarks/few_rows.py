@@ -8,28 +8,16 @@ the best of several turns, in processor time on one thread::
 """
 
 import argparse
-import os
 import time
-from collections.abc import Callable, Sequence
 
 import numpy as np
 import plugrad as pg
 
-TURNS = 7
+from benchmarks.turns import best_ms
+
 # Columns, elements of a row, and the number of matrices.
 MATRICES = [(49152, 576, 1), (1536, 576, 60), (576, 1536, 60), (576, 576, 120)]
 MATRICES += [(192, 576, 120)]
-
-
-def best_seconds(functions: Sequence[Callable[[], object]]) -> list[float]:
-    """Return the least processor time of each function; they take turns."""
-    found = [float("inf")] * len(functions)
-    for _ in range(TURNS):
-        for number, function in enumerate(functions):
-            start = time.process_time()
-            function()
-            found[number] = min(found[number], time.process_time() - start)
-    return found
 
 
 def rates(columns: int, inner: int, count: int, rows: int) -> list[float]:
@@ -47,16 +35,17 @@ def rates(columns: int, inner: int, count: int, rows: int) -> list[float]:
         for w in tensors_by_columns:
             pg.matmul(tensor, w, transpose_b=True)
 
-    seconds = best_seconds(
+    milliseconds = best_ms(
         [
             lambda: [x @ w.T for w in by_columns],
             by_columns_in_plugrad,
             lambda: [x @ w for w in by_rows],
             lambda: [pg.matmul(tensor, w) for w in tensors_by_rows],
-        ]
+        ],
+        clock=time.process_time,
     )
-    gigabytes = 4e-9 * columns * inner * count
-    return [gigabytes / each for each in seconds]
+    megabytes = 4e-6 * columns * inner * count
+    return [megabytes / each for each in milliseconds]
 
 
 def main() -> None:
@@ -64,7 +53,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--backend", choices=pg.backends(), default=pg.get_backend())
     given = parser.parse_args()
-    os.environ["PLUGRAD_CPU_THREADS"] = "1"
     print("                       by columns, GB/s    by rows, GB/s")
     print("columns  inner  rows   NumPy  plugrad      NumPy  plugrad")
     with pg.use_backend(given.backend):
