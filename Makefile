@@ -236,7 +236,8 @@ $(INSTALLED)/.created: pyproject.toml $(CONSTRAINTS)
 $(INSTALLED)/.installed: $(INSTALLED)/.created
 	$(INSTALLED_PIP) install --group build
 	$(INSTALLED)/bin/python -m release.host & builds=$$!; \
-	$(INSTALLED_PIP) install --group dev && wait $$builds
+	$(INSTALLED_PIP) install --group dev || { wait $$builds; exit 1; }; \
+	wait $$builds
 	@echo "$(CURDIR)" > $@
 
 $(INSTALLED)/.group-demo: $(INSTALLED)/.created
