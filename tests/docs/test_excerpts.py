@@ -79,6 +79,18 @@ OUTPUT = [
 ]
 
 
+def link_package(installed, package):
+    """Link the files of plugrad-wasm into a new folder; return that of its modules."""
+    modules = package / "modules" / "plain"
+    modules.mkdir(parents=True)
+    for path in installed.iterdir():
+        if path.name != "modules":
+            (package / path.name).symlink_to(path)
+    for path in (installed / "modules" / "plain").glob("*.wasm"):
+        (modules / path.name).symlink_to(path)
+    return modules
+
+
 @pytest.fixture
 def compile_family(tmp_path, monkeypatch):
     """Return a function that compiles C code as one more module of plugrad-wasm.
@@ -91,14 +103,9 @@ def compile_family(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("hatch_build", file)
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    installed, package = Path(package.__file__).parent, tmp_path / "site/plugrad_wasm"
-    modules = package / "modules" / "plain"
-    modules.mkdir(parents=True)
-    for path in installed.iterdir():
-        if path.name != "modules":
-            (package / path.name).symlink_to(path)
-    for path in (installed / "modules" / "plain").glob("*.wasm"):
-        (modules / path.name).symlink_to(path)
+    installed = Path(package.__file__).parent
+    package = tmp_path / "site" / "plugrad_wasm"
+    modules = link_package(installed, package)
     index = json.loads((installed / "modules/plain/index.json").read_text())
     sources = tmp_path / "src_c"
     sources.mkdir()
@@ -108,10 +115,10 @@ def compile_family(tmp_path, monkeypatch):
             shutil.copy(build.sources()[name], sources)
         (sources / "shown.c").write_text(text)
         # The cache contains the C library, which takes a minute to compile.
-        cache, build_folder = WASM / "build/zig", tmp_path / "build"
-        for folder in (cache, build_folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        (build_folder / "zig").symlink_to(cache)
+        cache = WASM / "build" / "zig"
+        cache.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "build").mkdir()
+        (tmp_path / "build" / "zig").symlink_to(cache)
         monkeypatch.setattr(build, "ROOT", tmp_path)
         monkeypatch.setattr(build, "FOLDERS", [sources])
         monkeypatch.setattr(build, "MODULES_OF_FILES", {})

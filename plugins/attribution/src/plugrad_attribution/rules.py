@@ -35,7 +35,7 @@ def damped(c: Tensor, y: Tensor, amount: float) -> Tensor:
     """Return ``c · y / stabilized(y, amount)``; ``c`` if the amount is zero.
 
     The signs of ``y`` and of its stabilizer cancel out, so absolute values give the
-    same bits.
+    same numbers.
     """
     if not amount:
         return c
