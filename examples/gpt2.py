@@ -59,7 +59,8 @@ def run(
     """Return the logits ``[batch, length, tokens]``, and the keys and values.
 
     With a past, ``codes`` is one token, at ``position`` in the text. The past has room
-    for the whole text, so that ``jit`` sees the same shapes in each step.
+    for the whole text, so that ``jit`` sees the same shapes in each step. The keys and
+    values of the token are written into it.
     """
     x = pg.take(params["wte.weight"], codes, axis=0)
     if position is None:
@@ -69,14 +70,14 @@ def run(
         positions = pg.arange(past[0].shape[2])
         x = x + pg.take(params["wpe.weight"], position, axis=0)
         mask = positions <= position
-        is_position = pg.equal(positions, position)[:, None]
     new_past: list[pg.Tensor] = []
     for i in range(layers(params)):
         qkv = dense(params, f"h.{i}.attn.c_attn", norm(params, f"h.{i}.ln_1", x))
         q, k, v = (split_heads(y, heads) for y in pg.split(qkv, [x.shape[-1]] * 3, -1))
         if past:
-            k = pg.where(is_position, k, past[2 * i])
-            v = pg.where(is_position, v, past[2 * i + 1])
+            past[2 * i][:, :, position] = k[:, :, 0]
+            past[2 * i + 1][:, :, position] = v[:, :, 0]
+            k, v = past[2 * i : 2 * i + 2]
         new_past += [k, v]
         y = pg.scaled_dot_product_attention(q, k, v, mask=mask, is_causal=mask is None)
         y = pg.reshape(pg.permute_dims(y, (0, 2, 1, 3)), x.shape)

@@ -22,11 +22,6 @@ def branch(x):
     return x * 2 if pg.sum(x) > 0 else -x
 
 
-def assigns(x):
-    x[0] = 1.0
-    return x
-
-
 def appends(xs):
     xs.append(xs[0] * 2)
     return xs[-1]
@@ -60,7 +55,6 @@ EAGER_FUNCTIONS = {
         lambda x: pg.vmap(lambda y: y * WEIGHT.item())(x) * pg.sum(x).item(),
         "leave for Python",
     ),
-    "item of an argument": (assigns, "items of an argument are assigned"),
     "changed global": (counts, "changes the global 'COUNTS'..calls.., which it"),
     "unseen tensor": (lambda x: x + next(OPAQUE), "from a place that jit|'OPAQUE'"),
     "no out": (lambda x: plugin.run(MIXED, x), "give its contract out="),

@@ -258,6 +258,17 @@ def test_steps_with_zeros_of_either_sign_are_not_merged():
     assert len(kernels(jitted, X)) == 2
 
 
+def test_equal_constants_are_one():
+    """Ops make constants of numbers and shapes anew each time."""
+    f = lambda x: (pg.exp(x * 2.5 + [[1.0]]), pg.exp(x * 2.5 + [[1.0]]))
+    jitted = pg.jit(f)
+    assert kernels(jitted, X) == ["Multiply", "Add", "Exp"]
+    assert look(jitted(X)) == look(f(X))
+    one, minus_one, row = [[1.0]], [[-1.0]], [1.0]
+    others = pg.jit(lambda x: (x + one, x + minus_one, x + row, x * one))
+    assert len(kernels(others, X)) == 4
+
+
 def test_graph():
     graph = pg.jit(lambda x: (pg.tanh(x) * 2, x)).explain(X).graph
     assert str(graph).splitlines() == [

@@ -26,7 +26,7 @@ from plugrad._src.tensor.tensor import Tensor
 from .basis import binary, compare, creation, unary
 from .basis.shape import permute_dims, reshape
 from .basis.variable import Variable
-from .indexing import indexing
+from .indexing import assignment, indexing
 from .linalg import products
 
 COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
@@ -118,7 +118,7 @@ OTHER_METHODS = {
     "__abs__": unary.abs,
     "__invert__": compare.bitwise_invert,
     "__getitem__": indexing.getitem,
-    "__setitem__": indexing.setitem,
+    "__setitem__": assignment.setitem,
     "__iter__": indexing.iterate,
     "__contains__": indexing.contains,
     "T": property(_transposed),

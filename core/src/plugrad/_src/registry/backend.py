@@ -40,6 +40,9 @@ class OpenBackend:
     Attributes:
         depth: The number of ``vmap`` calls around it; see ``batching.levels``.
         batches: The batching backend over this one; None before the first ``vmap``.
+        table: The kernel functions in force, wrapped, by kernel name.
+        in_place: Those of them that have it: their function that may write into the
+            first input, wrapped; see ``plugin.in_place``.
 
     """
 
@@ -58,6 +61,7 @@ class OpenBackend:
         )
         self.max_nbytes: int = runtime.max_nbytes or sys.maxsize
         self.table: Mapping[str, Function] = {}
+        self.in_place: Mapping[str, Function] = {}
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # uploaded weak scalars
 
     def wrapped(self, kernel: Kernel, function: Function) -> Function:
@@ -65,6 +69,11 @@ class OpenBackend:
         found = self.runtime.wrap(function)
         limit = self.runtime.max_nbytes
         return limited(kernel, found, self.name, limit) if limit else found
+
+    def in_place_of(self, kernel: Kernel, function: Function) -> dict[str, Function]:
+        """Return the entry of ``in_place`` for a kernel function; empty if none."""
+        found = getattr(function, "in_place", None)
+        return {} if found is None else {kernel.name: self.wrapped(kernel, found)}
 
     def leaves_to_host(self, kernel: Kernel) -> bool:
         """Return whether the host runs a kernel that this backend lacks or declines."""

@@ -143,6 +143,54 @@ class KernelTable(dict[str, Callable[..., Any]]):
         return found
 
 
+def in_place(kernel: Callable[..., Any]) -> Callable[[F], F]:
+    """Attach the decorated function to a kernel function: it may write into an input.
+
+    The decorated function takes the same arguments as the kernel function. It writes
+    its result into the memory of the first input and returns that array, or it returns
+    ``NotImplemented``, and the kernel function runs instead. plugrad calls it only if
+    the first input is not needed afterwards, and nothing else refers to that array. If
+    the array has an attribute ``base``, which is not None, it is a view, and nothing
+    else refers to the base either. If your arrays share memory in other ways, find out
+    yourself, and return ``NotImplemented``.
+
+    Check all inputs before you write: after an error, the first input must have its old
+    values.
+
+    Args:
+        kernel: The kernel function, as it is registered.
+
+    Raises:
+        TypeError: The kernel function cannot have attributes, as built-in ones.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> kernels = plugin.KernelTable()
+        >>> @kernels("TensorScatterUpdate")
+        ... def update(tensor, indices, updates):
+        ...     return write(tensor.copy(), indices, updates)
+        >>> @plugin.in_place(update)
+        ... def write(tensor, indices, updates):
+        ...     tensor[tuple(np.moveaxis(indices, -1, 0))] = updates
+        ...     return tensor
+        >>> update(np.zeros(3), np.array([[1]]), np.ones(1)).tolist()
+        [0.0, 1.0, 0.0]
+
+    """
+
+    def attach(function: F) -> F:
+        try:
+            kernel.in_place = function  # type: ignore[attr-defined]
+        except AttributeError:
+            raise TypeError(
+                f"in_place: {kernel!r} cannot have attributes; define a function that "
+                "calls it, and register that"
+            ) from None
+        return function
+
+    return attach
+
+
 @dataclass(frozen=True)
 class Runtime:
     """An open backend: what ``Backend.open`` returns.

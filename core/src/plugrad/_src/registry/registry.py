@@ -295,7 +295,7 @@ class Registry:
             self.gradients.close(name)
         with contextlib.ExitStack() as stack:  # each is called, whatever others raise
             if opened is not None:
-                opened.table, opened.scalars = {}, {}
+                opened.table, opened.in_place, opened.scalars = {}, {}, {}
                 stack.callback(opened.runtime.close or (lambda: None))
             for layer in dropped:
                 stack.callback(layer.dispose or (lambda: None))
@@ -326,12 +326,11 @@ class Registry:
                 layers.setdefault(name, []).append(layer)
         for name, function in own_kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
-        table = {
-            n: opened.wrapped(self.contracts[n], found[0].function)
-            for n, found in layers.items()
-            if found
-        }
+        in_force = {self.contracts[n]: found[0] for n, found in layers.items() if found}
+        table = {k.name: opened.wrapped(k, x.function) for k, x in in_force.items()}
+        parts = [opened.in_place_of(k, x.function) for k, x in in_force.items()]
         opened.table = table  # everything is checked: from here on nothing raises
+        opened.in_place = {n: f for part in parts for n, f in part.items()}
         opened_kernels = {(n, backend.name): found for n, found in layers.items()}
         self.kernels = self.kernels | opened_kernels
         self.gradients.open(backend.name, [own_gradients, *pack_gradients])
@@ -375,10 +374,14 @@ class Registry:
 
     def check(self, table: Mapping[str, Function], who: str) -> dict[str, Function]:
         """Return functions that implement their contracts; raise if one does not."""
-        return {
-            name: _fitting_function(self.contract(name, who), function, who)
-            for name, function in table.items()
-        }
+        fitting = {}
+        for name, function in table.items():
+            kernel = self.contract(name, who)
+            fitting[name] = _fitting_function(kernel, function, who)
+            in_place = getattr(function, "in_place", None)
+            if in_place is not None:
+                _fitting_function(kernel, in_place, f"{who}, in place")
+        return fitting
 
     # --- kernels -----------------------------------------------------------------
 
@@ -423,10 +426,12 @@ class Registry:
     def _refresh(self, name: str, backend: str) -> None:
         if opened := self.opened.get(backend):
             table = {k: f for k, f in opened.table.items() if k != name}
+            in_place = {k: f for k, f in opened.in_place.items() if k != name}
             if layers := self.kernels[name, backend]:
                 kernel = self.contracts[name]
                 table[name] = opened.wrapped(kernel, layers[0].function)
-            opened.table = table
+                in_place |= opened.in_place_of(kernel, layers[0].function)
+            opened.table, opened.in_place = table, in_place
 
 
 registry = Registry()
@@ -488,4 +493,5 @@ def _before_new_attributes(new: Mapping[str, Any], function: Function) -> Functi
                 return NotImplemented
         return function(*natives, **attrs)
 
+    vars(call).pop("in_place", None)  # it does not take the new attributes
     return call

@@ -81,7 +81,7 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
 
 def _raises(entry: Recording, program: Program, new: Recording) -> bool:
     """Return whether a replay raises as well if a kernel of the call has raised."""
-    if entry.assigned:  # a replay that does not raise would assign these variables
+    if entry.assigned or entry.rebound:  # a replay that does not raise would do that
         return True
     tensors = [x for x in new.sign.leaves if type(x) is Tensor]
     try:

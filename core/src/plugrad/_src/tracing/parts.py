@@ -12,6 +12,7 @@ from typing import Any
 
 from plugrad._src.engine import dispatch
 from plugrad._src.engine.context import Scope, current, observed_run, running
+from plugrad._src.engine.in_place import writing
 from plugrad._src.engine.sites import common, joined
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tensor import Native, Tensor
@@ -29,22 +30,42 @@ def compiled_code(source: str, name: str) -> CodeType:
 
 
 def step_code(
-    step: Step, named: Mapping[int, str], bind: Callable[[Any], str]
+    step: Step,
+    named: Mapping[int, str],
+    bind: Callable[[Any], str],
+    holders: int | None = None,
 ) -> tuple[str, list[str]]:
-    """Return the name of the function that runs a step, and the lines that call it."""
+    """Return the name of the function that runs a step, and the lines that call it.
+
+    Args:
+        step: The step.
+        named: The variable of each value.
+        bind: Makes an object a global of the code, and returns its name.
+        holders: If the step may write into its first input: how many tensors hold the
+            array besides the variable, which the lines then delete.
+
+    """
     function, attrs = function_of(step)
     given = ["None" if x is None else named[x] for x in step.inputs]
+    begin, end = list[str](), list[str]()
+    if holders is not None:
+        update = registry.opened[step.backend].in_place[step.kernel.name]
+        function = writing(at_precision(step, update), function, holders)
+        begin = [f"held = [{given[0]}]", f"del {given[0]}"]
+        end = ["del held"]
+        given[0] = "held[0]"
     if not given:
         given = [bind(registry.opened[step.backend].runtime.arrays)]
     instead = f"{bind(functools.partial(run_declined, step))}({', '.join(given)})"
     given += [f"{name}={bind(value)}" for name, value in attrs.items()]
+    given[0] = "held" if begin else given[0]
     to = named[step.outputs[0]] if step.kernel.single else "made"
     name = bind(function)
-    lines = [f"{to} = {name}({', '.join(given)})"]
+    lines = [*begin, f"{to} = {name}({', '.join(given)})"]
     lines.append(f"if {to} is NotImplemented: {to} = {instead}")
     if not step.kernel.single:
         lines.append(f"[{', '.join([named[y] for y in step.outputs])}] = made")
-    return name, lines
+    return name, [*lines, *end]
 
 
 class KernelByKernel:

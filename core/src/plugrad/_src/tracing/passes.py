@@ -7,7 +7,10 @@ subexpressions; ``constants``; ``dead_steps``.
 from __future__ import annotations
 
 from contextlib import suppress
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Spec
@@ -18,6 +21,7 @@ from .graph import Graph, Step
 # Maximum size in bytes of a result that becomes a constant. For a larger one, the
 # memory costs more than the saved time is worth.
 MAX_FOLDED_BYTES = 1 << 16
+MAX_MERGED_BYTES = 256  # of constants that are compared by value
 
 
 class Draft:
@@ -80,7 +84,7 @@ class Draft:
 
 def merge(draft: Draft) -> None:
     """Drop steps that return their input, or the same as another step."""
-    same: dict[int, int] = {}
+    same = _equal_constants(draft)
     first: dict[Any, Step] = {}
     transpositions: dict[int | None, Step] = {}  # by their outputs
     kept = []
@@ -96,6 +100,26 @@ def merge(draft: Draft) -> None:
         same |= dict(zip(step.outputs, equal, strict=True))
     draft.steps = kept
     draft.outputs = [same.get(value, value) for value in draft.outputs]
+
+
+def _equal_constants(draft: Draft) -> dict[int, int]:
+    """Return, for each small constant, the first with the same bits.
+
+    Ops make constants of Python numbers and shapes, each time anew. Steps that compute
+    the same from them are then the same.
+    """
+    made = {y for step in draft.steps for y in step.outputs}.union(draft.inputs)
+    read = {x for step in draft.steps for x in step.inputs if x is not None}
+    same = dict[int, int]()
+    first = dict[Any, int]()
+    for x in sorted(read - made):
+        native, spec, home = draft.natives[x], draft.specs[x], draft.homes[x]
+        if native is None or spec.dtype.hasobject or home.depth:
+            continue
+        if prod(spec.shape) * spec.dtype.itemsize <= MAX_MERGED_BYTES:
+            bits = np.asarray(home.runtime.arrays.download(native)).tobytes()
+            same[x] = first.setdefault((home, *spec, bits), x)
+    return same
 
 
 def _join_transpositions(step: Step, transpositions: dict[int | None, Step]) -> Step:

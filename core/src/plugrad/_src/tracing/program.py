@@ -35,7 +35,7 @@ from plugrad._src.tensor.tensor import Tensor
 from plugrad._src.tensor.tree import LEAF, kind_of, split
 
 from .graph import Graph, Step
-from .parts import KernelByKernel, compiled_code, observed, step_code
+from .parts import KernelByKernel, compiled_code, function_of, observed, step_code
 from .recording import Recording
 from .regions import (
     Plan,
@@ -76,6 +76,10 @@ class Program:
         finish: A function that runs the plan. It takes the tensors among the arguments,
             and those that are read anew.
         runs_again: Whether the function may run after a replay of it has failed.
+        holders: The inputs that the code deletes after their last use, because they are
+            donated or get new values, and how many tensors hold them then.
+        rebound: The arguments that get new values, by the numbers of the values.
+        homes: The backends of these values.
 
     """
 
@@ -88,7 +92,9 @@ class Program:
     starts: list[str]
     source: str
     named: dict[int, str]
-    donated: list[int]
+    holders: dict[int, int]
+    rebound: dict[int, list[str]]
+    homes: dict[int, str]
     finish: Callable[..., Any]
 
     def __init__(self, recording: Recording, name: str) -> None:
@@ -98,6 +104,7 @@ class Program:
         self.handles: dict[int, str] = {}  # names of the tensors of the result, by id
         self.calls: dict[str, Step | Region] = {}  # function name -> what it runs
         self.instead: dict[str, KernelByKernel] = {}  # region function -> its fallback
+        self.updates: dict[str, Any] = {}  # function in place -> the kernel function
         self.names: dict[str, Any] = {
             known.__name__: known for known in GENERATED_CODE_GLOBALS
         }
@@ -135,6 +142,11 @@ class Program:
             number += isinstance(item, Region)
             label = f"region {number} of {self.name.rpartition('.')[2]}"
             functions = names[name], self.instead.get(name)
+            if name in self.updates:  # observers may hold the array, so do not write
+                functions = self.updates[name], None
+                run = functools.partial(observed, label, item, functions)
+                names[name] = functools.partial(_run_held, run)
+                continue
             names[name] = functools.partial(observed, label, item, functions)
         exec(compiled_code(self.source, self.name), names)
         return names["finish"](*tensors)
@@ -277,7 +289,7 @@ class Program:
         for n, why in recording.donated.items():  # only this function holds the arrays
             x = self.tensors[n]
             self.lines.append(f"  {x}._empty({why!r})")
-        self.donated = [graph.inputs[n] for n in recording.donated]
+        self.use_up(recording, graph)
         made = list[str]()
         lines = list[str]()
         first = len(self.tensors) - len(recording.inputs)
@@ -299,10 +311,22 @@ class Program:
                 handle = rereads[captured.key]
             lines.append(f"  {name} = {handle}")
         built = self.result(recording.value)
-        last = made[len(made) - len(recording.assigned) :]
-        for v, code in zip(recording.assigned, last, strict=True):
+        first = len(made) - len(recording.assigned) - len(recording.rebound)
+        for v, code in zip(recording.assigned, made[first:], strict=False):
             lines.append(f"  {self.bind(v)}._value = {code}")
+        unmade = {*self.rebound}.difference(y for s in graph.steps for y in s.outputs)
+        lines += [line for value in unmade for line in self.rebind(value)]
         return [*lines, f"  return {built}"]
+
+    def use_up(self, recording: Recording, graph: Graph) -> None:
+        """Note the inputs that are donated, and the arguments that get new values."""
+        self.holders = {graph.inputs[n]: 0 for n in recording.donated}
+        values = graph.outputs[len(graph.outputs) - len(recording.rebound) :]
+        self.rebound = dict[int, list[str]]()
+        self.homes = {v: self.bind(recording.homes[v]) for v in values}
+        for n, value in zip(recording.rebound, values, strict=True):
+            self.holders[graph.inputs[n]] = 1
+            self.rebound.setdefault(value, []).append(self.tensors[n])
 
     def inputs_of(self, recording: Recording) -> list[str]:
         """Return code for the tensor of each input."""
@@ -320,7 +344,8 @@ class Program:
         If a kernel raises, the function runs eagerly: it raises the same error at the
         user's line, or catches it.
         """
-        self.runs_again = not recording.donated and not has_effects(graph)
+        uses_up = bool(recording.donated or recording.rebound)
+        self.runs_again = not uses_up and not has_effects(graph)
         lines = [f"  return finish({tensors})"]
         if self.runs_again:
             lines = [f"  try: return finish({tensors})"]
@@ -330,14 +355,18 @@ class Program:
 
     def body(self, graph: Graph) -> None:
         """Add the lines that run the kernels and the regions."""
-        dead_after = last_uses(self.plan, graph.outputs, self.donated)
+        dead_after = last_uses(self.plan, graph.outputs, self.holders)
         for item, dead in zip(self.plan, dead_after, strict=True):
             if isinstance(item, Region):
                 self.region(item)
+            elif is_updated(item, dead):
+                self.step(item, self.holders.get(dead.pop(0), 0))
             else:
                 self.step(item)
             if dead:
                 self.lines.append(f"  del {', '.join(self.named[x] for x in dead)}")
+            for value in item.outputs:
+                self.lines += self.rebind(value)
 
     def region(self, region: Region) -> None:
         """Add the call of a compiled function; if it declines, the kernels run."""
@@ -354,11 +383,20 @@ class Program:
         if len(made) > 1:
             self.lines.append(f"  [{', '.join(made)}] = made")
 
-    def step(self, step: Step) -> None:
-        """Add the call of one kernel."""
-        name, lines = step_code(step, self.named, self.bind)
+    def step(self, step: Step, holders: int | None = None) -> None:
+        """Add the call of one kernel; see ``step_code`` for ``holders``."""
+        name, lines = step_code(step, self.named, self.bind, holders)
         self.calls[name] = step
+        if holders is not None:
+            self.updates[name] = function_of(step)[0]
         self.lines += [f"  {line}" for line in lines]
+
+    def rebind(self, value: int) -> list[str]:
+        """Return the lines that assign a value to the arguments that get it."""
+        if value not in self.rebound:
+            return []
+        made = f"Tensor({self.named[value]}, {self.homes[value]})"
+        return [f"  {x}._rebind({made})" for x in self.rebound[value]]
 
     def result(self, tree: Any) -> str:
         """Return the code that builds the results, each tensor only once."""
@@ -396,6 +434,19 @@ GENERATED_CODE_GLOBALS = (
     structure_key,
     split,
 )
+
+
+def is_updated(step: Step, dead: list[int]) -> bool:
+    """Return whether a step may write into its first input: nothing reads it later."""
+    known = registry.opened[step.backend].in_place
+    x = step.inputs[0] if step.inputs else None
+    return step.kernel.name in known and x in dead and step.inputs.count(x) == 1
+
+
+def _run_held(
+    run: Callable[..., Any], held: list[Any], *natives: Any, **attrs: Any
+) -> Any:
+    return run(held[0], *natives, **attrs)
 
 
 def has_effects(graph: Graph) -> bool:

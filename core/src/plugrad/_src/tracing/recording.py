@@ -77,7 +77,10 @@ class Recording:
             the graph, and its index among the tensors in the arguments, or None.
         captured: Tensors in ``value`` that the function has read and not made, by id:
             the tensor, or the slot that replays read anew.
-        assigned: The variables whose new values are the last outputs of the graph.
+        assigned: The variables that get new values. These are outputs of the graph,
+            after the results.
+        rebound: The arguments whose items the function assigns, by their numbers among
+            the tensors in the arguments. Their new values are the last outputs.
         confirmed: Whether another call has done the same, so that it is replayed.
         program: The code of a replay, once it is confirmed.
 
@@ -143,19 +146,39 @@ class Recording:
         args, kwargs = sign.args, sign.kwargs
         if any(x is not y for x, y in zip(given, sign.leaves, strict=True)):
             args, kwargs = sign.structure(given)
-        natives = [x._data if type(x) is Tensor else None for x in given]
+        self.rebound = dict[int, Tensor]()
+        natives = [x._data for x in given if type(x) is Tensor]
         with recorder.recording(), RunningCode() as running:
             self.value = self.function(*without_static(args), **without_static(kwargs))
-        for x, passed, native in zip(sign.leaves, given, natives, strict=True):
-            if native is not None and passed._data is not native:
-                recorder.refuse("items of an argument are assigned")
-                x._rebind(passed)
+        self._find_rebound(given, natives)
         now = split((args, kwargs))
         if structure_key(now[1]) != sign.key[0] or list(map(id, now[0])) != [
             *map(id, given)
         ]:
             recorder.refuse("a list or dict among the arguments is changed")
         return given, running
+
+    def _find_rebound(self, given: list[Any], natives: list[Native]) -> None:
+        """Find the arguments whose items are assigned, and assign those of the user.
+
+        Args:
+            given: The leaves that the function got.
+            natives: The arrays of the tensors among them before the call.
+
+        """
+        leaves = [x for x in self.sign.leaves if type(x) is Tensor]
+        passed = [x for x in given if type(x) is Tensor]
+        for n, (x, y, native) in enumerate(zip(leaves, passed, natives, strict=True)):
+            if y._data is native:
+                continue
+            if sum(other is x for other in leaves) > 1:
+                raise ValueError(
+                    "jit: the function assigns items of a tensor that is passed twice; "
+                    "pass a copy once: copy.copy(x)"
+                )
+            x._rebind(y)
+            if n not in self.donated:
+                self.rebound[n] = y
 
     def _make_inputs(self, varying: list[Slot]) -> None:
         """Make the tensors in these slots inputs: one input for each tensor."""
@@ -194,6 +217,7 @@ class Recording:
                 recorder.refuse("a Variable made in the call is returned")
         self.assigned = [v for v, x in before.items() if v._value is not x]
         new = [v._value for v in self.assigned]
+        new += self.rebound.values()
         draft.outputs += [recorder.number(x, x._home) for x in new]
         self.variables = [(v, x._home) for v, x in before.items()]
         names = {self.sign.key[2].name, *[step.backend for step in draft.steps]}
@@ -255,6 +279,12 @@ class Recording:
         # Captured tensors with the array of an input; the input represents them.
         for position, native in enumerate(recorder.input_arrays):
             for x in known.get(id(native), ()):
+                slot = Slot("a tensor that it refers to", x, "_data", "tensor")
+                self.shared.append((slot, position))
+        leaves = [x for x in self.sign.leaves if type(x) is Tensor]
+        for position in self.rebound:  # it had the array of the input before the call
+            x = leaves[position]
+            if any(x is other for other in known.get(id(x._data), ())):
                 slot = Slot("a tensor that it refers to", x, "_data", "tensor")
                 self.shared.append((slot, position))
         used = [native for _, native in recorder.free.values()]

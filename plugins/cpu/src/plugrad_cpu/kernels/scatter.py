@@ -6,12 +6,14 @@ Each index is converted to a row number of a flattened table.
 import math
 
 import numpy as np
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, in_place
 
 from ..arrays import Array, boxed
 from .gather import added, out_of_range
 
 kernels = KernelTable()
+
+MAX_LISTED = 16  # coordinates; NumPy is slower for so few
 
 
 def rows_of(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
@@ -56,6 +58,16 @@ def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Arra
     return written("tensor_scatter_update", tensor, indices, updates)
 
 
+@in_place(tensor_scatter_update)
+def tensor_scatter_update_in_place(
+    tensor: Array, indices: Array, updates: Array
+) -> Array:
+    """Write the updates into the tensor in order, if NumPy owns its memory."""
+    if not is_writable(tensor):
+        return NotImplemented
+    return write("tensor_scatter_update", tensor, indices, updates)
+
+
 @kernels("TensorScatterExtremum")
 def tensor_scatter_extremum(
     tensor: Array, indices: Array, updates: Array, *, largest: bool
@@ -78,9 +90,38 @@ def tensor_scatter_extremum(
 
 def written(op: str, tensor: Array, indices: Array, updates: Array) -> Array:
     """Return a copy with rows written in order, so that the last update wins."""
-    lead = tensor.shape[: indices.shape[-1]]
+    return write(op, np.array(tensor, order="C"), indices, updates)
+
+
+def write(op: str, y: Array, indices: Array, updates: Array) -> Array:
+    """Write rows into a contiguous array in order, and return it."""
+    lead = y.shape[: indices.shape[-1]]
+    if 0 < indices.size <= MAX_LISTED and _write_few(y, lead, indices, updates):
+        return y
     rows = rows_of(op, indices, lead).reshape(-1)
-    y = np.array(tensor, order="C")
-    table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
+    table = y.reshape(math.prod(lead), *y.shape[len(lead) :])
     table[rows] = updates.reshape(len(rows), *table.shape[1:])
     return y
+
+
+def _write_few(y: Array, lead: tuple[int, ...], indices: Array, updates: Array) -> bool:
+    """Write a few rows one by one; return False if an index is out of range."""
+    places = [*map(tuple, indices.reshape(-1, len(lead)).tolist())]
+    for place in places:
+        for index, n in zip(place, lead, strict=True):
+            if not 0 <= index < n:
+                return False
+    rows = updates.reshape(len(places), *y.shape[len(lead) :])
+    for place, row in zip(places, rows, strict=True):
+        y[place] = row
+    return True
+
+
+def is_writable(x: Array) -> bool:
+    """Return whether NumPy owns the memory of an array, and rows can be written to it.
+
+    Memory that another library, a file or a buffer owns may be visible elsewhere.
+    """
+    root = x if type(x) is np.ndarray and x.base is None else getattr(x, "base", None)
+    is_own = type(root) is np.ndarray and root.flags.owndata
+    return is_own and x.flags.writeable and x.flags.c_contiguous

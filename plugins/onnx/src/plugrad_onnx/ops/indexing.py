@@ -94,10 +94,12 @@ def tensor_scatter(
     positions = pg.expand_dims(start, 1) + np.arange(count)
     if mode == "circular":
         positions = pg.remainder(positions, n)
-    rows = pg.broadcast_to(np.arange(batch)[:, None], (batch, count))
-    index = pg.stack([pg.astype(rows, "int64"), positions], axis=-1)
-    cache, update = (pg.moveaxis(t, axis, 1) for t in (cache, update))
-    return pg.moveaxis(pg.tensor_scatter_update(cache, index, update), 1, axis)
+    sizes = (*cache.shape[:axis], count)
+    grid = [np.broadcast_to(i, sizes) for i in np.ogrid[tuple(map(slice, sizes))]]
+    columns: list[Value] = [i.astype(np.int64) for i in grid[:-1]]
+    places = pg.reshape(positions, (batch, *(1,) * (axis - 1), count))
+    columns.append(pg.broadcast_to(places, sizes))
+    return pg.tensor_scatter_update(cache, pg.stack(columns, axis=-1), update)
 
 
 # --- search and sort -------------------------------------------------------------

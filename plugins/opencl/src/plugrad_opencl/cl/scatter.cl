@@ -68,3 +68,31 @@ __kernel GROUPED void settle(__global const S *restrict x, __global const S *res
   y[item] = from ? rows[(from - 1) * width + j] : x[item];
 #endif
 }
+
+// Write the rows of few updates into y: each unless a later one has the same target.
+__kernel GROUPED void replace(__global const N *restrict index,
+                              __global const S *restrict rows, __global S *restrict y,
+                              __global const int *restrict sizes,
+                              __global long *restrict flag, long check, long count,
+                              long width, int depth) {
+#if CPU
+  const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);
+  for (long i = first; i < last; i++) {
+#else
+  const long item = get_global_id(0), i = item / width;
+  if (i < count) {
+#endif
+    const long target = target_of(index + i * depth, sizes, flag, check, depth);
+    int is_last = target >= 0;
+    for (long k = i + 1; k < count && is_last; k++) {
+      int same = 1;
+      for (int d = 0; d < depth; d++) same &= index[k * depth + d] == index[i * depth + d];
+      is_last = !same;
+    }
+#if CPU
+    for (long j = 0; is_last && j < width; j++) y[target * width + j] = rows[i * width + j];
+#else
+    if (is_last) y[target * width + item % width] = rows[item];
+#endif
+  }
+}

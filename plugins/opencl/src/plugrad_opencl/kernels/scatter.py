@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable, explained
+from plugrad.plugin import KernelTable, explained, in_place
 
 from .. import source
 from ..arrays import ClArray, DType, empty, filled
@@ -20,6 +20,7 @@ from . import gather
 
 kernels = KernelTable()
 
+MAX_PAIRED_UPDATES = 128  # of which each is compared with all later ones
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 
@@ -115,3 +116,25 @@ def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any
     arrays = (x, updates, winner, y)
     run("settle", targets, width, *[a.buffer for a in arrays], targets, width)
     return y
+
+
+@in_place(tensor_scatter_update)
+def tensor_scatter_update_in_place(
+    x: ClArray, indices: ClArray, updates: ClArray
+) -> Any:
+    """Write the updates into the tensor, each unless a later one is for its row."""
+    depth = indices.shape[-1]
+    lead = x.shape[:depth]
+    count = math.prod(indices.shape[:-1])
+    if not updates.size or x.dtype.hasobject or count > MAX_PAIRED_UPDATES:
+        return NotImplemented
+    width = math.prod(x.shape[depth:])
+    sizes = table(x.device, lead or (1,))
+    buffers = (indices.buffer, updates.buffer, x.buffer, sizes.buffer)
+    with x.device.check(
+        _index_message("tensor_scatter_update", indices, lead)
+    ) as check:
+        numbers = (*check, count, width, depth)
+        size = x.dtype.itemsize
+        _run(x.device, size, indices.dtype, "replace", count, width, *buffers, *numbers)
+    return x

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable, explained
+from plugrad.plugin import KernelTable, explained, in_place
 
 from ..arrays import (
     Array,
@@ -28,6 +28,7 @@ from .complexes import HALF, parts
 from .creation import filled
 
 kernels = KernelTable()
+MAX_LISTED = 16  # coordinates of rows that NumPy writes; a call of C is slower
 _add = Exports("scatter_add", bits=True)
 _add_wide = Exports("scatter_add_wide")
 
@@ -186,15 +187,44 @@ def tensor_scatter_update(
     tensor: WasmArray, indices: WasmArray, updates: WasmArray
 ) -> Any:
     """Copy, and write the updates into the copy in order."""
+    return put(upload(tensor.machine, download(tensor)), indices, updates)
+
+
+@in_place(tensor_scatter_update)
+def tensor_scatter_update_in_place(
+    tensor: WasmArray, indices: WasmArray, updates: WasmArray
+) -> Any:
+    """Write the updates into the tensor in order, if all indices are in range."""
+    if tensor.dtype.hasobject:
+        return NotImplemented
+    depth = indices.shape[-1]
+    lead = tensor.shape[:depth]
+    known = download(indices)
+    if known.size > MAX_LISTED:
+        is_outside = ((known < 0) | (known >= lead)).any()
+        return NotImplemented if is_outside else put(tensor, indices, updates)
+    places = [*map(tuple, known.reshape(prod(indices.shape[:-1]), depth).tolist())]
+    for place in places:
+        for index, n in zip(place, lead, strict=True):
+            if not 0 <= index < n:
+                return NotImplemented  # the kernel raises the error
+    y = writable(tensor)
+    rows = download(updates).reshape(len(places), *tensor.shape[depth:])
+    for place, row in zip(places, rows, strict=True):
+        y[place] = row
+    return tensor
+
+
+def put(y: WasmArray, indices: WasmArray, updates: WasmArray) -> WasmArray:
+    """Write rows into an array in order, and return it."""
     depth = indices.shape[-1]
     count = prod(indices.shape[:-1])
-    sizes, rest = tensor.shape[:depth], tensor.shape[depth:]
-    machine = tensor.machine
-    y = upload(machine, download(tensor))
+    sizes, rest = y.shape[:depth], y.shape[depth:]
+    machine = y.machine
     targets = int32_indices(indices)
     bad = new_flag(machine)
     how = machine.cached[describe](sizes or (0,))
-    width = prod(rest) * tensor.dtype.itemsize
+    width = prod(rest) * y.dtype.itemsize
     pointers = updates.pointer, targets.pointer, y.pointer, bad.pointer
     machine.callers["scatter_put"](*pointers, count, depth, how.pointer, width)
     check("tensor_scatter_update", bad, indices, sizes)

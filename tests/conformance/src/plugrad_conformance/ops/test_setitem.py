@@ -1,5 +1,6 @@
 """Assignment with ``x[key] = value``: values as in NumPy, gradients, errors."""
 
+import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -79,6 +80,114 @@ def test_other_tensors_keep_the_old_values(backend):
     for y, old in zip(others, before, strict=True):
         np.testing.assert_array_equal(y.numpy(), old)
     assert pg.asarray(x) is x  # as in NumPy
+
+
+# name: what else refers to the memory of a tensor, or has its values
+REFERENCES = {
+    "a handle": copy.copy,
+    "a view": lambda x: pg.permute_dims(x, (1, 0)),
+    "a reshape": lambda x: pg.reshape(x, (12,)),
+    "a part": lambda x: x[1:],
+    "an array of NumPy": lambda x: x.numpy(),
+    "a view of it": lambda x: x.numpy()[1:].T,
+    "DLPack": np.from_dlpack,
+    "a Variable": pg.Variable,
+    "a tape": lambda x: pg.vjp(pg.sin, x)[1],
+    "a constant of jit": lambda x: pg.jit(lambda y: x * y),
+}
+
+
+def read(found):
+    """Return the values of what refers to a tensor."""
+    if isinstance(found, np.ndarray | pg.Tensor | pg.Variable):
+        return np.array(found)
+    results = [found(pg.ones((3, 4))) for _ in range(3)]
+    (last,) = pg.tree.leaves(results[-1])
+    return last.numpy()
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_what_refers_to_the_memory_keeps_its_values(name, backend):
+    """A backend may write into the memory of ``x`` only if nothing else can see it."""
+    x = pg.asarray(A)
+    x[0] = 1.0  # now the memory is not the user's
+    for n in range(3):
+        other = REFERENCES[name](x)
+        before = read(other).copy()
+        x[n % 2] = float(n)
+        x[:, pg.asarray(n)] = pg.ones(3)
+        if name == "a constant of jit":
+            np.testing.assert_array_equal(read(other), x.numpy())
+        else:
+            np.testing.assert_array_equal(read(other), before)
+
+
+def test_many_assignments_in_a_row(backend):
+    """Rows at an index tensor, as caches of language models get them."""
+    expected = np.zeros((2, 6, 3), np.float32)
+    x = pg.zeros((2, 6, 3))
+    for n in range(6):
+        row = np.full((2, 3), n + 1, np.float32)
+        x[:, pg.asarray(n)] = pg.asarray(row)
+        expected[:, n] = row
+        np.testing.assert_array_equal(x.numpy(), expected)
+
+    def assign_outside():
+        x[:, pg.asarray(6)] = pg.ones((2, 3))
+        x.numpy()  # an asynchronous backend raises it here
+
+    with pytest.raises(IndexError, match="out of range"):
+        assign_outside()
+
+
+@pytest.mark.parametrize("count", [3, 40, 200])
+def test_the_last_of_several_updates_counts(count, backend):
+    random = np.random.default_rng(count)
+    places = random.integers(0, 5, (count, 2)).astype(np.int32)
+    values = random.normal(size=(count, 3)).astype(np.float32)
+    x = pg.zeros((5, 5, 3))
+    x[0, 0] = 0.0
+    expected = np.zeros((5, 5, 3), np.float32)
+    for (i, j), value in zip(places, values, strict=True):
+        expected[i, j] = value
+    i, j = pg.unstack(pg.asarray(places), axis=1)
+    x[i, j] = pg.asarray(values)
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_random_assignments_to_aliases(backend):
+    """Each tensor has the values of an array of its own, whatever shares memory."""
+    random = np.random.default_rng(0)
+    make = [
+        (copy.copy, np.copy),
+        (lambda x: x.T, lambda a: a.T.copy()),
+        (lambda x: x * 1.0, np.copy),
+        (pg.stop_gradient, np.copy),
+        (lambda x: x[::-1], lambda a: a[::-1].copy()),
+        (lambda x: pg.reshape(x, (4, 4)), np.copy),
+        (lambda x: pg.broadcast_to(x[0], (4, 4)), lambda a: np.tile(a[0], (4, 1))),
+    ]
+    keys = [0, (slice(None), 1), (slice(1, 3), 2), ..., slice(None, None, 2), [1, 1, 3]]
+    keys += [(pg.asarray(2), slice(None)), (slice(None), pg.asarray(3))]
+    tensors = [pg.asarray(np.ones((4, 4), np.float32))]
+    arrays = [np.ones((4, 4), np.float32)]
+    for step in range(150):
+        n = int(random.integers(len(tensors)))
+        if random.random() < 0.4:
+            of_tensor, of_array = make[random.integers(len(make))]
+            tensors.append(of_tensor(tensors[n]))
+            arrays.append(of_array(arrays[n]))
+        else:
+            key = keys[random.integers(len(keys))]
+            tensors[n][key] = float(step)
+            parts = key if isinstance(key, tuple) else (key,)
+            host = [int(p) if isinstance(p, pg.Tensor) else p for p in parts]
+            arrays[n][tuple(host)] = float(step)
+        if len(tensors) > 6:
+            out = int(random.integers(len(tensors)))
+            del tensors[out], arrays[out]
+        for x, expected in zip(tensors, arrays, strict=True):
+            np.testing.assert_array_equal(x.numpy(), expected)
 
 
 def test_copies_on_other_backends_are_invalidated(backend):

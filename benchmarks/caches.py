@@ -1,0 +1,90 @@
+"""Print how long it takes to write one row into each of 60 caches, beside NumPy.
+
+The caches are those of a small language model: ``[heads, positions, size]``. Only a row
+is new, so the time should not depend on the number of positions. NumPy writes into its
+arrays. Figures are the best of several turns, in milliseconds on one thread::
+
+    OMP_NUM_THREADS=1 python -m benchmarks.caches [--backend wasm]
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+
+from benchmarks.turns import best_ms
+
+CACHES, HEADS, SIZE = 60, 3, 64
+POSITIONS = (192, 2048, 8192)
+Caches = list[pg.Tensor]
+
+
+def assign(caches: Caches, at: pg.Tensor, row: pg.Tensor) -> Caches:
+    """Write a row into each cache."""
+    for cache in caches:
+        cache[:, at] = row
+    return caches
+
+
+def scatter(caches: Caches, at: pg.Tensor, row: pg.Tensor) -> Caches:
+    """Return caches with a row written into each."""
+    places = pg.stack([pg.arange(HEADS), pg.broadcast_to(at, (HEADS,))], axis=1)
+    return [pg.tensor_scatter_update(cache, places, row) for cache in caches]
+
+
+def select(caches: Caches, at: pg.Tensor, row: pg.Tensor) -> Caches:
+    """Return caches made of the old ones and a row by ``where``."""
+    here = pg.equal(pg.arange(caches[0].shape[1]), at)[:, None]
+    return [pg.where(here, row[:, None], cache) for cache in caches]
+
+
+def in_numpy(positions: int) -> Callable[[], None]:
+    """Return a function that does it in NumPy."""
+    caches = [np.zeros((HEADS, positions, SIZE), np.float32) for _ in range(CACHES)]
+    row = np.ones((HEADS, SIZE), np.float32)
+
+    def run() -> None:
+        for cache in caches:
+            cache[:, 100] = row
+
+    return run
+
+
+def in_plugrad(positions: int, step: Callable[..., Any]) -> Callable[[], None]:
+    """Return a function that calls a step with the caches of the step before."""
+    caches = [pg.zeros((HEADS, positions, SIZE)) for _ in range(CACHES)]
+    row = pg.ones((HEADS, SIZE))
+    at = pg.asarray(100)
+
+    def run() -> None:
+        caches[:] = step([*caches], at, row)
+        caches[-1][0, 0, 0].item()  # waits for an asynchronous backend
+
+    return run
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--backend", choices=pg.backends(), default=pg.get_backend())
+    given = parser.parse_args()
+    ways = {"assign": assign, "scatter": scatter, "where": select}
+    titles = [f"{name}, {how}" for name in ways for how in ("eager", "jit", "donated")]
+    print("positions     NumPy", *[f"{title:>16}" for title in titles])
+    with pg.use_backend(given.backend):
+        for positions in POSITIONS:
+            functions = [in_numpy(positions)]
+            for step in ways.values():
+                functions.append(in_plugrad(positions, step))
+                functions.append(in_plugrad(positions, pg.jit(step)))
+                donated = pg.jit(step, donate="caches")
+                functions.append(in_plugrad(positions, donated))
+            found = best_ms(functions)
+            cells = " ".join(f"{each:16.2f}" for each in found[1:])
+            print(f"{positions:9}{found[0]:10.2f} {cells}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Kernels that write into the memory of their first input, if nothing else holds it.
+
+A backend attaches such a function to a kernel function with ``plugin.in_place``. The
+engine calls it where the first input is not needed afterwards: for ``x[key] = value``,
+and for values that a replay of ``jit`` does not read again. It must also know that
+nothing else can see the memory. CPython counts the references to an object, so the
+engine compares this count with that of an array that is held in one place.
+
+Map: ``is_alone``; ``run_in_place``; ``writing``, for replays.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+from weakref import getweakrefcount
+
+from plugrad._src.registry.contract import Kernel
+from plugrad._src.tensor.tensor import Native, Tensor
+
+from .context import PROCESS, current
+from .dispatch import native as native_on
+from .dispatch import run
+
+# Without reference counts, every array may be held elsewhere.
+references: Callable[[object], int] = getattr(sys, "getrefcount", lambda x: sys.maxsize)
+
+
+class _View:
+    """An array that holds another one, as views do."""
+
+    __slots__ = ("__weakref__", "base")
+
+    def __init__(self, base: object = None) -> None:
+        self.base = base
+
+
+def _counts(held: list[Any]) -> tuple[int, int]:
+    """Return the references to the array in a list, and to its base."""
+    array = held[0]
+    base = array.base
+    return references(array), references(base)
+
+
+# The counts for an array that only the list holds, and a base that only it holds.
+ALONE, BASE_ALONE = _counts([_View(_View())])
+
+
+def is_alone(held: list[Native], others: int = 0) -> bool:
+    """Return whether only a list, and ``others``, refer to the array in it.
+
+    Weak references count: caches use them to find values that belong to an array. A
+    view must be the only view of its base, and nothing else may refer to the base.
+    """
+    array = held[0]
+    base = getattr(array, "base", None)
+    if references(array) - others != ALONE or getweakrefcount(array):
+        return False
+    if base is None:
+        return True
+    is_root = getattr(base, "base", None) is None
+    return is_root and references(base) == BASE_ALONE and not getweakrefcount(base)
+
+
+def run_in_place(kernel: Kernel, x: Tensor, *inputs: Tensor) -> Tensor:
+    """Run a kernel on the backend of ``x``; it may write into the memory of ``x``.
+
+    Assign the result to ``x``: its old value is gone if the memory is the same.
+    """
+    context = current()
+    backend: Any = x._home
+    update = backend.in_place.get(kernel.name)
+    is_plain = context.quiet and (context.backend or PROCESS.backend) is backend
+    if update is None or not is_plain:
+        return run(kernel, x, *inputs)
+    natives = [native_on(y, backend) for y in inputs]
+    held = [x._data]
+    if is_alone(held, others=1):
+        result = update(held[0], *natives)
+        if result is not NotImplemented:
+            return Tensor(result, backend)
+    return run(kernel, x, *inputs)
+
+
+def writing(
+    update: Callable[..., Any], function: Callable[..., Any], others: int
+) -> Callable[..., Any]:
+    """Return a function for replays that runs a kernel, in place where it may.
+
+    Args:
+        update: The function that writes into its first input.
+        function: The kernel function.
+        others: How many tensors may hold the array besides the list.
+
+    Returns:
+        A function of a list that contains the first input, and of the other inputs.
+
+    """
+
+    def run_one(held: list[Native], *inputs: Native, **attrs: Any) -> Any:
+        if is_alone(held, others):
+            result = update(held[0], *inputs, **attrs)
+            if result is not NotImplemented:
+                return result
+        return function(held[0], *inputs, **attrs)
+
+    return run_one
