@@ -37,9 +37,12 @@ class _View:
 
 
 def _counts(held: list[Any]) -> tuple[int, int]:
-    """Return the references to the array in a list, and to its base."""
+    """Return the references to the array in a list, and to its base.
+
+    Some of them come from this function; how many depends on the version of Python.
+    """
     array = held[0]
-    base = array.base
+    base = getattr(array, "base", None)
     return references(array), references(base)
 
 
@@ -53,14 +56,14 @@ def is_alone(held: list[Native], others: int = 0) -> bool:
     Weak references count: caches use them to find values that belong to an array. A
     view must be the only view of its base, and nothing else may refer to the base.
     """
-    array = held[0]
-    base = getattr(array, "base", None)
-    if references(array) - others != ALONE or getweakrefcount(array):
+    count, base_count = _counts(held)
+    if count - others != ALONE or getweakrefcount(held[0]):
         return False
+    base = getattr(held[0], "base", None)
     if base is None:
         return True
     is_root = getattr(base, "base", None) is None
-    return is_root and references(base) == BASE_ALONE and not getweakrefcount(base)
+    return is_root and base_count == BASE_ALONE and not getweakrefcount(base)
 
 
 def run_in_place(kernel: Kernel, x: Tensor, *inputs: Tensor) -> Tensor:
