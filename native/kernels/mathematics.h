@@ -503,6 +503,19 @@ static inline f64 erf_slope_f64(f64 x) {
     return times_gaussian_f64(SLOPE_OF_ERF, a, 1);
 }
 
+/* e^x for x <= 0, and 0 where it would be denormal. Adding 1.5 * 2^23 + 127 rounds to an
+   integer n, which is in the last bits of the sum. NaN propagates. There are few enough
+   constants to keep all of them in registers. */
+INLINE vec exp_below(vec x) {
+    vec large = VEC(12582912 + 127), log2e = VEC(1.44269502f);
+    vec sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
+    f = FMA(x, VEC(1.92596303e-8f), f); /* the low part of log2(e) */
+    vec y = POLYNOMIAL(f, 1.53533634e-4f, 1.33989006e-3f, 9.61843785e-3f,
+                      5.55033237e-2f, 0.240226477f, 0.693147183f, 1);
+    y = MUL(y, SHL(sum, 23)); /* n + 127 is the exponent of 2^n */
+    return AND_NOT(y, LT(x, VEC(-87.3f)));
+}
+
 /* Functions of four lanes, for kernels that process four lanes. */
 #if LANES == 4
 #define OF_FOUR(NAME, FUNCTION)                                                          \

@@ -1,4 +1,4 @@
-/* Softmax and its logarithm, batch and layer normalization, and the gradients of
+/* Softmax and its logarithm; batch, layer and RMS normalization; the gradients of
    softmax, its logarithm and layer normalization. */
 #include "mathematics.h"
 
@@ -12,19 +12,6 @@ typedef struct {
 /* --- softmax ---------------------------------------------------------------------- */
 
 enum { CHUNK_ELEMENTS = 256 }; /* elements that are summed in float32 */
-
-/* e^x for x <= 0, and 0 where it would be denormal. Adding 1.5 * 2^23 + 127 rounds to an
-   integer n, which is in the last bits of the sum. NaN propagates. There are few enough
-   constants to keep all of them in registers. */
-INLINE vec exp_below(vec x) {
-    vec large = VEC(12582912 + 127), log2e = VEC(1.44269502f);
-    vec sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
-    f = FMA(x, VEC(1.92596303e-8f), f); /* the low part of log2(e) */
-    vec y = POLYNOMIAL(f, 1.53533634e-4f, 1.33989006e-3f, 9.61843785e-3f,
-                      5.55033237e-2f, 0.240226477f, 0.693147183f, 1);
-    y = MUL(y, SHL(sum, 23)); /* n + 127 is the exponent of 2^n */
-    return AND_NOT(y, LT(x, VEC(-87.3f)));
-}
 
 INLINE f32 max_f32(const f32 *x, u32 n) { /* ignores NaN, which the sum propagates */
     vec a = VEC(-INFINITY), b = a;
@@ -285,6 +272,34 @@ INLINE void prefetch_row(const void *row, size_t bytes) {
 
 LAYER_NORM(f32, STRETCH)
 LAYER_NORM(f64, ONE_BY_ONE)
+
+/* y = x / sqrt(mean of x^2 + epsilon) scale, along rows of `c` elements. */
+#define RMS_NORM(T, LOOP)                                                              \
+    static void root_rows_##T(u32 begin, u32 end, void *ctx) {                         \
+        const Norm *s = ctx;                                                           \
+        const T *scale = s->factor;                                                    \
+        for (u32 row = begin, n = s->c; row < end; row++) {                            \
+            const T *restrict x = (const T *)s->x + row * n;                           \
+            T *restrict y = (T *)s->y + row * n;                                       \
+            T factor = 1 / sqrt(sum_##T(x, n, 0, true, 0) / n + s->epsilon);           \
+            if (scale)                                                                 \
+                LOOP(n, y[i] = x[i] * factor * scale[i];)                              \
+            else                                                                       \
+                LOOP(n, y[i] = x[i] * factor;)                                         \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("rms_norm_" #T)                                                             \
+    void rms_norm_##T(const T *x, const T *scale, T *y, u32 rows, u32 n,               \
+                      f64 epsilon) {                                                   \
+        INSIDE(x, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(y, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(scale, (u64)(scale ? n : 0) * sizeof(T));                               \
+        Norm s = {x, 0, scale, 0, y, n, epsilon};                                      \
+        parallel_for(root_rows_##T, &s, rows, MAX(1, 16384 / n));                      \
+    }
+
+RMS_NORM(f32, STRETCH)
+RMS_NORM(f64, ONE_BY_ONE)
 
 /* dx = (g - mean of g - (x - mean) slope) factor along rows, where g = dy scale. */
 #define LAYER_NORM_GRAD(T, LOOP)                                                       \

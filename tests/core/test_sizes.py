@@ -12,6 +12,7 @@ FAMILY = "one file has all tests of a family of ops, most of them tables"
 LONG_FILES = {
     "benchmarks/ops.py": "a row for each op",
     "ops/test_random_inputs.py": "a row for each op",
+    "native/rows.py": "a row for each op",
     "ops/test_gradients_everywhere.py": "a row for each kernel",
     "ops/test_binary.py": FAMILY,
     "ops/test_creation.py": FAMILY,

@@ -167,6 +167,35 @@ def layer_norms(d):
     return op(x, *params), pg.grads(lambda x: pg.sum(op(x, *params) ** 3))(x)
 
 
+def rms_norms(d):
+    x = d.array(*d.nonempty(1, 3))
+    scale = d.pick(None, d.array(x.shape[-1]))
+    return pg.rms_norm(x, scale, epsilon=0.1)
+
+
+def attentions(d):
+    """Attend with groups, masks and lengths."""
+    batch, groups, share, queries = (d.up_to(n) for n in (2, 3, 3, 7))
+    keys, size, width = (d.up_to(n) for n in (150, 40, 40))
+    q = d.array(batch, groups * share, queries, size)
+    k, v = d.array(batch, groups, keys, size), d.array(batch, groups, keys, width)
+    of_mask = [d.pick(1, n) for n in (batch, groups * share, queries, keys)]
+    scores = d.array(*of_mask)
+    mask = d.pick(None, scores > -0.5, scores)
+    length = d.pick(None, d.up_to(keys), [d.up_to(keys) for _ in range(batch)])
+    options = {"mask": mask, "length": length, "is_causal": d.chance()}
+    return pg.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+
+
+def rotations(d):
+    """Rotate the first elements of rows; angles may repeat."""
+    outer, repeat, rows, n = (d.up_to(m) for m in (3, 3, 5, 20))
+    x = d.array(outer, repeat, rows, 2 * n + d.pick(0, 1, 7))
+    angles = d.array(*d.pick((outer, 1, rows, n), (rows, n), (n,)))
+    cos, sin = pg.cos(angles), pg.sin(angles)
+    return pg.rotary_embedding(x, cos, sin, interleaved=d.chance())
+
+
 def batch_norms(d):
     x = d.array(*d.image())
     c = x.shape[-1]
@@ -200,6 +229,9 @@ ROWS |= {
     ),
     "mean back": Row(lambda d: vjp(lambda x: pg.mean(x, -1), d.array(*d.nonempty()))),
     "layer_norm": Row(layer_norms, tol=PRODUCT_TOL, special=False),
+    "rms_norm": Row(rms_norms, tol=PRODUCT_TOL, special=False),
+    "attention": Row(attentions, tol=PRODUCT_TOL, special=False),
+    "rotary_embedding": Row(rotations, special=False),
     "batch_norm": Row(batch_norms, tol=PRODUCT_TOL, special=False),
     "group_norm": Row(groups, tol=PRODUCT_TOL, special=False),
     "local_response_normalization": Row(

@@ -336,6 +336,10 @@ from ._src.ops.nn.adaptive import (
     adaptive_max_pool,
     adaptive_max_pool1d,
 )
+from ._src.ops.nn.attention import (
+    rotary_embedding,
+    scaled_dot_product_attention,
+)
 from ._src.ops.nn.conv import (
     conv1d,
     conv1d_transpose,
@@ -375,7 +379,6 @@ from ._src.ops.nn.pool import (
 from ._src.ops.nn.sequence import (
     gru,
     lstm,
-    scaled_dot_product_attention,
 )
 from ._src.ops.reduction.cumulative import (
     bincount,
@@ -687,6 +690,7 @@ __all__ = [
     "result_type",
     "rms_norm",
     "roll",
+    "rotary_embedding",
     "round",
     "rsqrt",
     "run_kernel",

@@ -39,6 +39,7 @@ __all__ = [
     "depthwise",
     "pairs",
     "rank",
+    "repeated_rows",
     "reshaped",
     "windows",
 ]
@@ -424,6 +425,35 @@ def broadcast_strides(shape: Sequence[int], rank: int) -> Shape:
     """
     own = zip(shape, contiguous_strides(shape), strict=True)
     return (0,) * (rank - len(shape)) + tuple([s if n != 1 else 0 for n, s in own])
+
+
+def repeated_rows(
+    shape: Sequence[int], other: Sequence[int]
+) -> tuple[int, int, int] | None:
+    """Return ``shape`` as ``[outer, repeat, rows]``, where ``other`` is [outer, rows].
+
+    Args:
+        shape: The sizes of an array.
+        other: The sizes of another one, which broadcasts to it.
+
+    Returns:
+        Three sizes; None if the other array repeats along axes that are not neighbours.
+
+    Example:
+        >>> from plugrad.geometry import repeated_rows
+        >>> repeated_rows((2, 3, 4, 5), (2, 1, 1, 5))
+        (2, 12, 5)
+
+    """
+    axes = collapse_axes(shape, broadcast_strides(other, len(shape)))
+    repeats = [i for i, (_, step) in enumerate(axes) if not step]
+    if not repeats or axes == ((1, 1),):
+        return math.prod(shape), 1, 1
+    sizes = [n for n, _ in axes]
+    (first, *more) = repeats
+    if more:
+        return None
+    return math.prod(sizes[:first]), sizes[first], math.prod(sizes[first + 1 :])
 
 
 def collapse_axes(

@@ -26,6 +26,7 @@ InC = dict[Any, Callable[..., None]]  # by dtype
 kernels = KernelTable()
 SOFTMAX, LAYER_NORM, BATCH_NORM = map(in_c, ("softmax", "layer_norm", "batch_norm"))
 SOFTMAX_GRAD, LAYER_NORM_GRAD = map(in_c, ("softmax_grad", "layer_norm_grad"))
+RMS_NORM = in_c("rms_norm")
 
 
 def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
@@ -144,8 +145,25 @@ def layer_norm_grad(
     return dx
 
 
+def rms_norm(x: Array, scale: Array | None, *, axis: Axes, epsilon: float) -> Array:
+    """Normalize over the last axis in C; else the decomposition runs."""
+    if x.dtype == HALF:
+        return in_float32(rms_norm, x, scale, axis=axis, epsilon=epsilon)
+    function = RMS_NORM.get(x.dtype)
+    n = x.shape[-1] if x.shape else 0
+    fits = function and axis == (x.ndim - 1,) and _is_row(scale, n)
+    given = contiguous(x, scale) if fits else None
+    if not function or given is None:
+        return NotImplemented
+    y = np.empty(x.shape, x.dtype)
+    if y.size:
+        function(*given, y, y.size // n, n, float(epsilon))
+    return y
+
+
 if LOADED:
     kernels["LayerNormGrad"] = layer_norm_grad
+    kernels["RMSNorm"] = rms_norm
 
 
 def _scale_and_shift(y: Array, factor: Array | None, offset: Array | None) -> Array:

@@ -14,6 +14,7 @@ kernels = KernelTable()
 _softmax = Exports("softmax")
 _batch_norm = Exports("batch_norm")
 _layer_norm = Exports("layer_norm")
+_rms_norm = Exports("rms_norm")
 _softmax_grad = Exports("softmax_grad")
 _layer_norm_grad = Exports("layer_norm_grad")
 
@@ -143,3 +144,20 @@ def layer_norm_grad(
         given = (dy.pointer, x.pointer, scale.pointer if scale else 0, dx.pointer)
         machine.callers[export](*given, dx.size // n, n, epsilon)
     return dx
+
+
+@kernels("RMSNorm")
+def rms_norm(
+    x: WasmArray, scale: WasmArray | None, *, axis: tuple[int, ...], epsilon: float
+) -> Any:
+    """Normalize over the last axis; the scale has the shape of a row."""
+    export, machine = _rms_norm[x.dtype], x.machine
+    n = x.shape[-1] if x.shape else 0
+    one = scale is None or is_per_channel(scale, n)
+    if export is None or axis != (len(x.shape) - 1,) or not one:
+        return NotImplemented
+    y = empty(machine, x.shape, x.dtype)
+    if y.size:
+        given = (x.pointer, scale.pointer if scale else 0, y.pointer)
+        machine.callers[export](*given, y.size // n, n, epsilon)
+    return y

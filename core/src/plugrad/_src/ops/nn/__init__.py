@@ -4,6 +4,7 @@
 - ``activation``: activation functions, and ``clip``.
 - ``adaptive``: pooling to a number of windows, whatever the size of the input.
 - ``alignments``: the probability of labels over all alignments, for ``ctc_loss``.
+- ``attention``: attention and rotary embeddings.
 - ``conv``: convolutions and their transposes.
 - ``depthwise``: convolutions of each channel by itself.
 - ``dilation``: grey-scale dilation.
@@ -14,5 +15,5 @@
 - ``norm``: softmax and normalization.
 - ``pool``: the maximum or the average of each window.
 - ``quantized``: int8 and uint8 convolutions and matrix products.
-- ``sequence``: recurrent networks and attention.
+- ``sequence``: recurrent networks.
 """

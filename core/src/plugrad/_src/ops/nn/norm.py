@@ -485,6 +485,16 @@ def group_norm(
     return _scale_and_shift(run(shape.RESHAPE, y, shape=x.shape), *inputs)
 
 
+RMS_NORM = Kernel(
+    "RMSNorm(x: floating, scale?: x; axis: axes, epsilon: float)",
+    out=_broadcast_rule("rms_norm", "scale"),
+    fused=True,
+    op="rms_norm",
+    doc="""``x / √(mean(x²) + epsilon) · scale``, with the mean over ``axis``. ``scale``
+    broadcasts to x. float16 is computed in float32.""",
+)
+
+
 def rms_norm(
     x: TensorLike,
     /,
@@ -530,10 +540,15 @@ def rms_norm(
     x, (factor,) = _scale_and_offset(op, x, scale=scale)
     along = axes(op, axis, len(x.shape))
     epsilon = finite(op, "epsilon", epsilon, least=0)
+    return run(RMS_NORM, x, factor, axis=along, epsilon=epsilon)
+
+
+@decomposition(RMS_NORM)
+def _(x: Tensor, scale: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
     wide = reduce.widened(x)
-    squares = run(reduce.MEAN, unary.square(wide), axis=along, keepdims=True)
+    squares = run(reduce.MEAN, unary.square(wide), axis=axis, keepdims=True)
     y = wide * unary.rsqrt(squares + epsilon)
-    return creation.cast(_scale_and_shift(y, factor), x.dtype)
+    return creation.cast(_scale_and_shift(y, scale), x.dtype)
 
 
 def _channel_vector(op: str, t: TensorLike, line: Shape) -> Tensor:

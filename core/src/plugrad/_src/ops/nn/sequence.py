@@ -1,33 +1,25 @@
-"""Recurrent networks and attention. Kernels: ``GRU GRUGrad LSTM LSTMGrad``.
+"""Recurrent networks. Kernels: ``GRU GRUGrad LSTM LSTMGrad``.
 
-Map: what LSTM and GRU share; LSTM; GRU; attention.
+Map: what LSTM and GRU share; LSTM; GRU.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Unpack
-
-import numpy as np
 
 from plugrad import geometry
 from plugrad._src.engine.dispatch import run, run_many
 from plugrad._src.ops.array import slicing
-from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape
+from plugrad._src.ops.basis import _convert, creation, reduce, shape
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad._src.tensor.arguments import finite, flag, misfit
-from plugrad._src.tensor.dtypes import BOOL, LIMITS
-from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.arguments import flag, misfit
 from plugrad._src.tensor.tensor import Tensor, TensorLike
-
-from . import norm
 
 __all__ = [
     "gru",
     "lstm",
-    "scaled_dot_product_attention",
 ]
 
 # --- what LSTM and GRU share -----------------------------------------------------
@@ -444,90 +436,3 @@ def _gru_gradient(
 
 
 gradients(GRU, xs=_gru_gradient)
-
-# --- attention -------------------------------------------------------------------
-
-
-def scaled_dot_product_attention(
-    q: TensorLike,
-    k: TensorLike,
-    v: TensorLike,
-    /,
-    *,
-    mask: TensorLike | None = None,
-    is_causal: bool = False,
-    scale: float | None = None,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return ``softmax(q · kᵀ · scale) · v``, averages of values weighted by attention.
-
-    Args:
-        q: Queries, ``[..., queries, size]``.
-        k: Keys, ``[..., keys, size]``.
-        v: Values, ``[..., keys, width]``. All axes before the last two broadcast.
-        mask: A tensor that broadcasts to ``[..., queries, keys]``. A bool mask is True
-            where a query attends to a key. A floating mask is added to the scores, so
-            that -inf excludes a key.
-        is_causal: Whether query ``i`` attends to keys 0 to ``i`` only.
-        scale: By default ``1 / √size``.
-
-    Returns:
-        ``[..., queries, width]``; zeros for a query that attends to no key. q, k and v
-        are promoted to one dtype; integers and bool give float32.
-
-    Raises:
-        ValueError: The shapes do not fit, or ``scale`` is not finite.
-        TypeError: The mask holds integers, or an argument is complex or holds strings.
-
-    Example:
-        >>> q = k = [[1.0, 0.0], [0.0, 1.0]]
-        >>> pg.scaled_dot_product_attention(q, k, [[1.0], [2.0]], is_causal=True)
-        Tensor([[1.    ],
-                [1.6698]], dtype=float32, backend='cpu')
-
-    Source:
-        A. Vaswani et al., "Attention Is All You Need", 2017.
-
-    """
-    if unknown:
-        raise unexpected(scaled_dot_product_attention, unknown)
-    op = "scaled_dot_product_attention"
-    q, k, v = (_convert.floating(op, x, "f") for x in _convert.promote_all(op, q, k, v))
-    ranks = min(len(x.shape) for x in (q, k, v))
-    if ranks < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        rule = "q is [..., queries, size], k [..., keys, size] and v [..., keys, width]"
-        raise misfit(op, rule, q, k, v)
-    geometry.broadcast(op, *[x.shape[:-2] for x in (q, k, v)])
-    factor = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
-    if isinstance(scale, _convert.SCALARS):
-        finite(op, "scale", scale)
-    scores = products.matmul(q * factor, k, transpose_b=True)
-    allowed = None
-    if mask is not None:
-        scores, allowed = _masked(op, scores, mask)
-    if flag(op, "is_causal", is_causal):
-        past = _convert.asarray(np.tri(*scores.shape[-2:], dtype=bool), copy=False)
-        allowed = past if allowed is None else compare.logical_and(allowed, past)
-    if allowed is None:
-        return products.matmul(norm.softmax(scores), v)
-    # Not -inf: a query without keys would give NaN, here and in the gradient.
-    weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
-    if mask is not None:  # else each query attends to the first key
-        weights = compare.where(allowed, weights, 0.0)
-    return products.matmul(weights, v)
-
-
-def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the scores plus a floating mask, and the positions allowed."""
-    mask = _convert.asarray(mask)
-    sizes = scores.shape
-    if mask.dtype.kind not in "bf":
-        raise TypeError(
-            f"{op}: mask must be bool or floating, got {mask.dtype}; pass mask != 0"
-        )
-    if geometry.broadcast(op, sizes, mask.shape)[-2:] != sizes[-2:]:
-        raise misfit(op, f"mask must broadcast to {sizes[-2:]}, queries and keys", mask)
-    if mask.dtype is BOOL:
-        return scores, mask
-    allowed = compare.not_equal(mask, -math.inf)  # NaN stays visible
-    return scores + creation.cast(mask, scores.dtype), allowed

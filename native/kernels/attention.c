@@ -1,0 +1,245 @@
+/* Attention of few queries, and rotary embeddings, in float32. */
+#include "mathematics.h"
+
+/* --- attention -------------------------------------------------------------------- */
+
+/* The keys are read in blocks, and no score is kept: each block changes the maximum, the
+   sum of exponentials and the weighted sum of values of a row (M. Milakov and N.
+   Gimelshein, "Online normalizer calculation for softmax", 2018). Four rows share the
+   loads of keys and values. */
+enum { ROWS = 4, KEYS = 64, MAX_SIZE = 256, MASK_NONE = 0, MASK_BOOL = 1 };
+#define PADDED(n) (CEIL_DIV(n, (u32)LANES) * LANES)
+
+typedef struct {
+    const f32 *q, *k, *v;
+    const void *mask;
+    const i32 *lengths;
+    f32 *y;
+    /* in the order of the descriptor */
+    u32 batch, heads, groups, queries, keys, size, width, causal;
+    u32 length_count; /* 0: all keys are filled; 1: one length for all batches */
+    u32 mask_kind, mask_batch, mask_head, mask_query; /* strides in elements */
+    f32 scale;
+} Attention;
+
+/* The state of up to four rows of one group: queries of the heads that share it. */
+typedef struct {
+    f32 q[ROWS][MAX_SIZE], y[ROWS][MAX_SIZE], p[ROWS][KEYS], peak[ROWS], by[ROWS];
+    f64 total[ROWS];
+    u32 limit[ROWS], head[ROWS], query[ROWS], longest;
+} Block;
+
+static void begin_rows(const Attention *s, Block *b, u32 batch, u32 group, u32 first,
+                       u32 rows) {
+    u32 share = s->heads / s->groups * s->queries;
+    const f32 *q = s->q + ((size_t)(batch * s->groups + group) * share + first) * s->size;
+    const i32 *length = s->lengths + (s->length_count > 1 ? batch : 0);
+    b->longest = 0;
+    for (u32 r = 0; r < rows; r++) {
+        b->query[r] = (first + r) % s->queries;
+        b->head[r] = group * (s->heads / s->groups) + (first + r) / s->queries;
+        i64 filled = s->length_count ? *length : s->keys, last = filled;
+        if (s->causal) last = b->query[r] + 1 + (s->length_count ? filled - s->queries : 0);
+        last = MIN(MIN(last, filled), (i64)s->keys);
+        b->limit[r] = last < 0 ? 0 : (u32)last;
+        b->longest = MAX(b->longest, b->limit[r]);
+        b->peak[r] = -INFINITY, b->total[r] = 0;
+        for (u32 i = 0; i < PADDED(s->size); i++)
+            b->q[r][i] = i < s->size ? q[r * s->size + i] * s->scale : 0;
+        memset(b->y[r], 0, PADDED(s->width) * sizeof(f32));
+    }
+}
+
+/* The scores of `rows` rows for two keys, or for one if both pointers are equal. */
+INLINE void score_pair(Block *b, const f32 *k0, const f32 *k1, u32 size, u32 j, u32 rows) {
+    vec a[ROWS], c[ROWS];
+    for (u32 r = 0; r < rows; r++) a[r] = c[r] = VEC(0);
+    u32 i = 0;
+    for (; i + LANES <= size; i += LANES) {
+        vec x = VLOAD(k0 + i), y = VLOAD(k1 + i);
+        for (u32 r = 0; r < rows; r++) {
+            vec q = VLOAD(b->q[r] + i);
+            a[r] = FMA(q, x, a[r]), c[r] = FMA(q, y, c[r]);
+        }
+    }
+    if (i < size) {
+        vec x = vload_partial(k0 + i, size - i), y = vload_partial(k1 + i, size - i);
+        for (u32 r = 0; r < rows; r++) {
+            vec q = VLOAD(b->q[r] + i);
+            a[r] = FMA(q, x, a[r]), c[r] = FMA(q, y, c[r]);
+        }
+    }
+    for (u32 r = 0; r < rows; r++) {
+        b->p[r][j] = reduce_add(a[r]);
+        if (k1 != k0) b->p[r][j + 1] = reduce_add(c[r]);
+    }
+}
+
+static void apply_mask(const Attention *s, f32 *p, u32 batch, u32 head, u32 query, u32 first,
+                       u32 n) {
+    size_t at = (size_t)batch * s->mask_batch + (size_t)head * s->mask_head;
+    at += (size_t)query * s->mask_query + first;
+    if (s->mask_kind == MASK_BOOL) {
+        const u8 *mask = (const u8 *)s->mask + at;
+        for (u32 j = 0; j < n; j++) p[j] = mask[j] ? p[j] : -INFINITY;
+    } else {
+        const f32 *mask = (const f32 *)s->mask + at;
+        for (u32 j = 0; j < n; j++) p[j] += mask[j];
+    }
+}
+
+/* Turns the scores of a block into e^(score - peak), and updates peak and sum. */
+static void exponentiate(Block *b, u32 r, u32 first, u32 n) {
+    f32 *p = b->p[r], before = b->peak[r];
+    u32 valid = b->limit[r] > first ? MIN(n, b->limit[r] - first) : 0, end = PADDED(n);
+    for (u32 j = valid; j < end; j++) p[j] = -INFINITY;
+    vec peaks = VEC(before), sum = VEC(0);
+    for (u32 j = 0; j < end; j += LANES) peaks = PMAX(peaks, VLOAD(p + j));
+    f32 peak = reduce_max(peaks); /* scores that are NaN are not maxima */
+    f32 shift = peak == -INFINITY ? 0 : peak, ratio[LANES];
+    for (u32 j = 0; j < end; j += LANES) {
+        vec e = exp_below(SUB(VLOAD(p + j), VEC(shift)));
+        STORE(p + j, e);
+        sum = ADD(sum, e);
+    }
+    STORE(ratio, exp_below(VEC(before - shift)));
+    b->by[r] = before == -INFINITY ? 0 : ratio[0];
+    b->total[r] = b->total[r] * b->by[r] + reduce_add(sum);
+    b->peak[r] = peak;
+}
+
+/* Adds p v to the rows of y times `by`: the columns from `at` on, in one vector if `n1` is
+   0, else in two. The first has n0 columns, the second n1. */
+INLINE void add_columns(Block *b, const f32 *v, u32 width, u32 keys, u32 rows, u32 at, u32 n0,
+                        u32 n1) {
+    vec a[ROWS], c[ROWS];
+    for (u32 r = 0; r < rows; r++) {
+        vec by = VEC(b->by[r]);
+        a[r] = MUL(VLOAD(b->y[r] + at), by);
+        if (n1) c[r] = MUL(VLOAD(b->y[r] + at + LANES), by);
+    }
+    for (u32 j = 0; j < keys; j++) {
+        const f32 *from = v + (size_t)j * width + at;
+        vec x = n0 == LANES ? VLOAD(from) : vload_partial(from, n0), y = x;
+        if (n1) y = VLOAD(from + LANES);
+        for (u32 r = 0; r < rows; r++) {
+            vec p = VEC(b->p[r][j]);
+            a[r] = FMA(p, x, a[r]);
+            if (n1) c[r] = FMA(p, y, c[r]);
+        }
+    }
+    for (u32 r = 0; r < rows; r++) {
+        STORE(b->y[r] + at, a[r]);
+        if (n1) STORE(b->y[r] + at + LANES, c[r]);
+    }
+}
+
+INLINE void attend(const Attention *s, Block *b, u32 batch, u32 group, u32 first, u32 rows) {
+    size_t head = batch * s->groups + group;
+    const f32 *k = s->k + head * s->keys * s->size, *v = s->v + head * s->keys * s->width;
+    begin_rows(s, b, batch, group, first, rows);
+    for (u32 from = 0; from < b->longest; from += KEYS) {
+        u32 n = MIN((u32)KEYS, b->longest - from), j = 0, at = 0;
+        const f32 *keys = k + (size_t)from * s->size, *values = v + (size_t)from * s->width;
+        for (; j + 2 <= n; j += 2)
+            score_pair(b, keys + j * s->size, keys + (j + 1) * s->size, s->size, j, rows);
+        if (j < n) score_pair(b, keys + j * s->size, keys + j * s->size, s->size, j, rows);
+        for (u32 r = 0; r < rows; r++) {
+            if (s->mask_kind != MASK_NONE)
+                apply_mask(s, b->p[r], batch, b->head[r], b->query[r], from, n);
+            exponentiate(b, r, from, n);
+        }
+        for (; at + 2 * LANES <= s->width; at += 2 * LANES)
+            add_columns(b, values, s->width, n, rows, at, LANES, LANES);
+        if (at + LANES <= s->width) {
+            add_columns(b, values, s->width, n, rows, at, LANES, 0);
+            at += LANES;
+        }
+        if (at < s->width)
+            add_columns(b, values, s->width, n, rows, at, s->width - at, 0);
+    }
+    u32 share = s->heads / s->groups * s->queries;
+    for (u32 r = 0; r < rows; r++) {
+        f32 *restrict y = s->y + (head * share + first + r) * s->width;
+        f32 by = b->total[r] == 0 ? 0 : (f32)(1 / b->total[r]);
+        for (u32 i = 0; i < s->width; i++) y[i] = b->y[r][i] * by;
+    }
+}
+
+static void attend_blocks(u32 begin, u32 end, void *ctx) {
+    const Attention *s = ctx;
+    Block b;
+    u32 share = s->heads / s->groups * s->queries, blocks = CEIL_DIV(share, (u32)ROWS);
+    for (u32 i = begin; i < end; i++) {
+        u32 first = i % blocks * ROWS, head = i / blocks;
+        u32 batch = head / s->groups, group = head % s->groups;
+        switch (MIN((u32)ROWS, share - first)) {
+            case 1: attend(s, &b, batch, group, first, 1); break;
+            case 2: attend(s, &b, batch, group, first, 2); break;
+            case 3: attend(s, &b, batch, group, first, 3); break;
+            default: attend(s, &b, batch, group, first, 4);
+        }
+    }
+}
+
+/* Writes [batch, heads, queries, width]; see the kernel Attention. The numbers are the
+   fields of Attention from `batch` to `mask_query`. `size` and `width` are at most
+   MAX_SIZE. The axis of keys of the mask has stride 1. */
+EXPORT("attention_f32")
+void attention_f32(const f32 *q, const f32 *k, const f32 *v, const void *mask,
+                   const i32 *lengths, f32 *y, const u32 *numbers, f64 scale) {
+    Attention s = {.q = q, .k = k, .v = v, .mask = mask, .lengths = lengths, .y = y};
+    memcpy(&s.batch, numbers, offsetof(Attention, scale) - offsetof(Attention, batch));
+    s.scale = (f32)scale;
+    CHECK(s.size <= MAX_SIZE && s.width <= MAX_SIZE, "heads are too large");
+    INSIDE(q, (u64)s.batch * s.heads * s.queries * s.size * sizeof(f32));
+    INSIDE(k, (u64)s.batch * s.groups * s.keys * s.size * sizeof(f32));
+    INSIDE(v, (u64)s.batch * s.groups * s.keys * s.width * sizeof(f32));
+    INSIDE(y, (u64)s.batch * s.heads * s.queries * s.width * sizeof(f32));
+    u32 blocks = CEIL_DIV(s.heads / s.groups * s.queries, (u32)ROWS);
+    u64 work = (u64)ROWS * s.keys * (s.size + s.width) + 1;
+    parallel_for(attend_blocks, &s, s.batch * s.groups * blocks, MAX(1, (1 << 19) / work));
+}
+
+/* --- rotary embeddings ------------------------------------------------------------ */
+
+typedef struct {
+    const f32 *x, *cos, *sin;
+    f32 *y;
+    u32 repeat, rows, size, half, interleaved;
+} Rotary;
+
+static void rotate_rows(u32 begin, u32 end, void *ctx) {
+    const Rotary *s = ctx;
+    u32 n = s->half, size = s->size;
+    for (u32 i = begin; i < end; i++) {
+        u32 angle = i / (s->repeat * s->rows) * s->rows + i % s->rows;
+        const f32 *x = s->x + (size_t)i * size;
+        const f32 *restrict cos = s->cos + (size_t)angle * n;
+        const f32 *restrict sin = s->sin + (size_t)angle * n;
+        f32 *restrict y = s->y + (size_t)i * size;
+        if (s->interleaved)
+            for (u32 j = 0; j < n; j++) {
+                y[2 * j] = x[2 * j] * cos[j] - x[2 * j + 1] * sin[j];
+                y[2 * j + 1] = x[2 * j + 1] * cos[j] + x[2 * j] * sin[j];
+            }
+        else
+            for (u32 j = 0; j < n; j++) {
+                y[j] = x[j] * cos[j] - x[j + n] * sin[j];
+                y[j + n] = x[j + n] * cos[j] + x[j] * sin[j];
+            }
+        memcpy(y + 2 * n, x + 2 * n, (size - 2 * n) * sizeof(f32));
+    }
+}
+
+/* Rotates [outer, repeat, rows, size] by angles [outer, rows, half]. */
+EXPORT("rotary_embedding_f32")
+void rotary_embedding_f32(const f32 *x, const f32 *cos, const f32 *sin, f32 *y, u32 outer,
+                          u32 repeat, u32 rows, u32 size, u32 half, u32 interleaved) {
+    Rotary s = {x, cos, sin, y, repeat, rows, size, half, interleaved};
+    INSIDE(x, (u64)outer * repeat * rows * size * sizeof(f32));
+    INSIDE(y, (u64)outer * repeat * rows * size * sizeof(f32));
+    INSIDE(cos, (u64)outer * rows * half * sizeof(f32));
+    INSIDE(sin, (u64)outer * rows * half * sizeof(f32));
+    parallel_for(rotate_rows, &s, outer * repeat * rows, MAX(1, 16384 / MAX(1, size)));
+}

@@ -1,0 +1,228 @@
+"""Attention with groups and partly filled caches, and rotary embeddings."""
+
+import math
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from ..check import check_gradients, require_dtypes
+
+
+def attention(q, k, v, mask=None, length=None, causal=False, scale=None):
+    """Return attention in float64, and zeros for queries that attend to no key."""
+    heads, queries, size = q.shape[1:]
+    groups, keys = k.shape[1:3]
+    k, v = (np.repeat(x.astype(float), heads // groups, 1) for x in (k, v))
+    scores = np.einsum("bhqd,bhkd->bhqk", q.astype(float), k)
+    scores *= 1 / math.sqrt(size) if scale is None else scale
+    allowed = np.ones(scores.shape, bool)
+    if mask is not None and mask.dtype == bool:
+        allowed &= mask
+    elif mask is not None:
+        scores = scores + mask
+    filled = keys if length is None else np.reshape(length, (-1, 1, 1, 1))
+    allowed &= np.arange(keys) < filled
+    if causal:
+        first = 0 if length is None else filled - queries
+        allowed &= np.arange(keys) <= first + np.arange(queries)[:, None]
+    scores = np.where(allowed, scores, -np.inf)
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    e = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = e.sum(-1, keepdims=True)
+    return e / np.where(total == 0, 1, total) @ v
+
+
+def random_case(random):
+    """Return arguments of any shapes: heads, groups, masks, lengths."""
+    batch, groups, share = random.integers(1, 4, 3)
+    queries, keys = random.integers(1, 10), random.integers(1, 150)
+    size, width = random.integers(1, 75, 2)
+    heads = groups * share
+    sizes = (batch, heads, queries, size), (batch, groups, keys, size)
+    sizes = *sizes, (batch, groups, keys, width)
+    arrays = [random.normal(size=s).astype(np.float32) for s in sizes]
+    options = {"causal": bool(random.integers(2)), "scale": float(random.random())}
+    of_mask = [n if random.random() < 0.5 else 1 for n in (batch, heads, queries, keys)]
+    kind = random.integers(3)
+    if kind:
+        is_bool = kind == 1
+        mask = random.random(of_mask) < 0.7 if is_bool else random.normal(size=of_mask)
+        options["mask"] = mask if is_bool else mask.astype(np.float32)
+    if random.random() < 0.6:
+        shape = () if random.random() < 0.5 else (batch,)
+        options["length"] = np.asarray(random.integers(0, keys + 2, shape), np.int32)
+    return arrays, options
+
+
+def attend(arrays, options):
+    """Return what plugrad computes."""
+    options = {"is_causal" if n == "causal" else n: x for n, x in options.items()}
+    return pg.scaled_dot_product_attention(*arrays, enable_gqa=True, **options)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_shapes_masks_and_lengths(seed, backend):
+    arrays, options = random_case(np.random.default_rng(seed))
+    found = attend(arrays, options)
+    expected = attention(*arrays, **options)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_replays_and_gradients_equal_separate_kernels(seed, backend):
+    """A tape records the parts of the kernel, which compute the same."""
+    arrays, options = random_case(np.random.default_rng(seed))
+    arrays = [*map(pg.asarray, arrays)]
+    y = attend(arrays, options)
+    jitted = pg.jit(lambda *xs: attend(xs, options))
+    for _ in range(3):
+        np.testing.assert_array_equal(jitted(*arrays).numpy(), y.numpy())
+    under_tape, pull = pg.vjp(lambda *xs: attend(xs, options), *arrays)
+    np.testing.assert_allclose(under_tape.numpy(), y.numpy(), rtol=1e-5, atol=1e-5)
+    assert [dx.shape for dx in pull(pg.ones(y.shape))] == [x.shape for x in arrays]
+
+
+def test_gradients_with_groups_and_lengths(backend):
+    require_dtypes(backend, "float64")
+    random = np.random.default_rng(0)
+    sizes = (2, 4, 3, 5), (2, 2, 6, 5), (2, 2, 6, 4)
+    arrays = [random.normal(size=size) for size in sizes]
+    for options in ({"length": [4, 6]}, {"length": 5, "is_causal": True}, {}):
+        op = lambda *xs, options=options: pg.scaled_dot_product_attention(
+            *xs, enable_gqa=True, **options
+        )
+        check_gradients(op, *arrays)
+
+
+def test_a_cache_that_fills(backend):
+    """Each step writes a row, and attends to the rows that are there."""
+    random = np.random.default_rng(0)
+    keys, values = (pg.zeros((1, 2, 8, 4)) for _ in range(2))
+
+    def step(keys, values, at, q, k, v):
+        keys[:, :, at] = k
+        values[:, :, at] = v
+        return pg.scaled_dot_product_attention(
+            q, keys, values, length=at + 1, enable_gqa=True
+        )
+
+    jitted = pg.jit(step)
+    known = []
+    for n in range(8):
+        q, k, v = (
+            random.normal(size=s).astype(np.float32)
+            for s in ((1, 6, 1, 4), (1, 2, 4), (1, 2, 4))
+        )
+        known.append((k, v))
+        y = jitted(keys, values, pg.asarray(n), *map(pg.asarray, (q, k, v)))
+        expected = attention(q, *[np.stack(x, 2) for x in zip(*known, strict=True)])
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_examples_of_a_batch(backend):
+    random = np.random.default_rng(1)
+    q, k, v = (random.normal(size=(3, 2, 4, 8)).astype(np.float32) for _ in range(3))
+    lengths = np.asarray([1, 3, 4], np.int32)
+    op = lambda q, k, v, n: pg.scaled_dot_product_attention(q, k, v, length=n)
+    found = pg.vmap(op)(*map(pg.asarray, (q, k, v, lengths)))
+    expected = attention(q, k, v, length=lengths)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_large_scores_and_infinities(backend):
+    q = np.asarray([[[[300.0, 0.0]]]], np.float32)
+    k = np.asarray([[[[300.0, 0.0], [-300.0, 1.0]]]], np.float32)
+    v = np.asarray([[[[1.0], [2.0]]]], np.float32)
+    assert pg.scaled_dot_product_attention(q, k, v).item() == 1.0
+    infinite = np.full_like(q, np.inf)
+    assert math.isnan(pg.scaled_dot_product_attention(infinite, k, v).item())
+    k[0, 0, 1] = np.nan  # a key that is left out is not read
+    assert pg.scaled_dot_product_attention(q, k, v, length=1).item() == 1.0
+
+
+Q, K, V = (np.ones(s, np.float32) for s in ((2, 6, 3, 4), (2, 2, 5, 4), (2, 2, 5, 2)))
+ERRORS = [
+    ((Q, K, V), {}, ValueError, "broadcast"),
+    ((Q[:, :5], K, V), {"enable_gqa": True}, ValueError, "5 heads of queries must be"),
+    ((Q, K, V[:, :1]), {"enable_gqa": True}, ValueError, "2 heads of keys and 1 of"),
+    (
+        (Q, K, V),
+        {"enable_gqa": True, "length": [1, 2, 3]},
+        ValueError,
+        r"length must be one integer, or have shape \(2,\)",
+    ),
+    ((Q, K, V), {"enable_gqa": True, "length": 1.5}, TypeError, "must be integers"),
+    ((Q, K, V), {"enable_gqa": "yes"}, TypeError, "enable_gqa must be"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "options", "error", "message"), ERRORS)
+def test_errors_of_attention(arrays, options, error, message, backend):
+    with pytest.raises(error, match=f"scaled_dot_product_attention: .*{message}"):
+        pg.scaled_dot_product_attention(*arrays, **options)
+
+
+# --- rotary embeddings -----------------------------------------------------------
+
+
+def rotated(x, cos, sin, interleaved):
+    """Rotate pairs as complex numbers."""
+    n = cos.shape[-1]
+    y = x.astype(complex if x.dtype.kind == "c" else float)
+    pairs = [slice(0, 2 * n, 2), slice(1, 2 * n, 2)] if interleaved else None
+    first, second = pairs or (slice(0, n), slice(n, 2 * n))
+    z = (y[..., first] + 1j * y[..., second]) * (cos + 1j * sin)
+    y[..., first], y[..., second] = z.real, z.imag
+    return y
+
+
+# The shapes of x and of the angles.
+ROTARY_SIZES = [
+    ((6,), (3,)),
+    ((2, 3, 5, 8), (5, 4)),
+    ((2, 3, 5, 9), (2, 1, 5, 4)),
+    ((2, 5, 3, 70), (5, 1, 33)),
+    ((2, 3, 5, 8), (1, 3, 1, 2)),
+    ((2, 3, 4), (2, 3, 0)),
+    ((0, 4), (2,)),
+]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("sizes", ROTARY_SIZES, ids=str)
+def test_rotary_embeddings(sizes, interleaved, backend):
+    random = np.random.default_rng(0)
+    x = random.normal(size=sizes[0]).astype(np.float32)
+    angles = random.normal(size=sizes[1]).astype(np.float32)
+    cos, sin = np.cos(angles), np.sin(angles)
+    op = lambda x: pg.rotary_embedding(x, cos, sin, interleaved=interleaved)
+    expected = rotated(x, cos, sin, interleaved)
+    np.testing.assert_allclose(op(x).numpy(), expected, rtol=1e-5, atol=1e-6)
+    jitted = pg.jit(op)
+    for _ in range(3):
+        np.testing.assert_array_equal(jitted(pg.asarray(x)).numpy(), op(x).numpy())
+
+
+def test_gradients_of_rotary_embeddings(backend):
+    require_dtypes(backend, "float64")
+    random = np.random.default_rng(0)
+    x, angles = random.normal(size=(2, 3, 7)), random.normal(size=(3, 3))
+    for interleaved in (False, True):
+        op = lambda *xs, i=interleaved: pg.rotary_embedding(*xs, interleaved=i)
+        check_gradients(op, x, np.cos(angles), np.sin(angles))
+
+
+ROTARY_ERRORS = [
+    ((np.ones(4), np.ones(3), np.ones(3)), ValueError, "n is at most size / 2"),
+    ((np.ones(4), np.ones(2), np.ones(1)), ValueError, "must have one shape"),
+    ((np.ones((2, 4)), np.ones((3, 2)), np.ones((3, 2))), ValueError, "broadcast"),
+    ((np.ones(4, complex), np.ones(2), np.ones(2)), TypeError, "complex"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "error", "message"), ROTARY_ERRORS)
+def test_errors_of_rotary_embeddings(arrays, error, message, backend):
+    kinds = [x.astype("complex64" if x.dtype.kind == "c" else "f") for x in arrays]
+    with pytest.raises(error, match=f"rotary_embedding: .*{message}"):
+        pg.rotary_embedding(*kinds)
