@@ -31,6 +31,22 @@ def with_cached_keys(queries, key, cache, position):
     return pg.matmul(queries, keys[:, None], transpose_b=True)
 
 
+HIDDEN = RNG.normal(size=(1, 8)).astype(np.float32)
+CACHES = RNG.normal(size=(2, 1, 2, 5, 2)).astype(np.float32)
+
+
+def language_model_layer(x, keys, values, angles, position):
+    """Return what a layer computes for one token, with caches that it writes to."""
+    h = pg.rms_norm(x, P[0, 0, :1])
+    q = pg.reshape(h, (1, 4, 1, 2))
+    q = pg.rotary_embedding(q, pg.cos(angles), pg.sin(angles))
+    keys[:, :, position] = pg.reshape(h[:, :4], (1, 2, 2))
+    values[:, :, position] = pg.reshape(h[:, 4:], (1, 2, 2))
+    return pg.scaled_dot_product_attention(
+        q, keys, values, length=position + 1, enable_gqa=True
+    )
+
+
 UNARY = """
 abs acos asin asinh atan ceil cos cosh elu erf exp exp2 expm1 floor gelu isfinite isinf
 isnan log_sigmoid mish negative positive relu relu6 round selu sigmoid sign silu sin
@@ -103,6 +119,10 @@ ROWS |= {
     "matmul of transposes": (
         lambda x, y: pg.matmul(x, y, transpose_a=True, transpose_b=True),
         [X, RNG.normal(size=(2, 5, 3)).astype(np.float32)],
+    ),
+    "a layer of a language model": (
+        language_model_layer,
+        [HIDDEN, *CACHES, P[0, :1, :1], np.asarray(2, np.int32)],
     ),
     "matmul with a cache of keys": (
         with_cached_keys,
@@ -187,6 +207,21 @@ def test_inputs_and_outputs_can_be_named(tmp_path):
     proto = onnx.load(path)
     assert [info.name for info in proto.graph.input] == ["a", "b"]
     assert load(path, backend="cpu")(a=X, b=X).shape == X.shape
+
+
+def test_items_of_an_input_that_are_assigned():
+    def f(cache, x):
+        cache[1] = x
+        return pg.sum(cache)
+
+    cache = pg.asarray(MATRIX)
+    proto = save(f, [cache, MATRIX[0]], output_names=["sum", "cache"])
+    assert cache.tolist() == MATRIX.tolist()
+    total, new = load(proto, backend="cpu")(MATRIX, MATRIX[2])
+    expected = MATRIX.copy()
+    expected[1] = MATRIX[2]
+    np.testing.assert_allclose(total.numpy(), expected.sum(), rtol=1e-6)
+    np.testing.assert_array_equal(new.numpy(), expected)
 
 
 V = pg.Variable([1.0])

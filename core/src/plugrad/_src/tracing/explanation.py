@@ -24,6 +24,9 @@ class JitExplanation(NamedTuple):
             ``graph`` contains the kernels, ``by`` names the compiler, and ``saved`` is
             the size in bytes of intermediate results that are not written to memory.
         confirmed: Whether two calls in a row did the same, as a replay requires.
+        results: How many outputs of ``graph`` are tensors that the function returns.
+            The others are the new values of Variables, and then of arguments whose
+            items are assigned.
 
     """
 
@@ -34,6 +37,7 @@ class JitExplanation(NamedTuple):
     retraces: list[str]
     regions: tuple[Region, ...]
     confirmed: bool = True
+    results: int = 0
 
     def _by(self, step: Step) -> str:
         """Describe the code that runs a step: a numbered region, or a function."""

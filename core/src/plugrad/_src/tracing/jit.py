@@ -255,6 +255,7 @@ class Jitted(Generic[P, R]):
         elif graph is not None:
             graph, plan = compiled(graph)
         regions = tuple([item for item in plan if isinstance(item, Region)])
+        new_values = len(entry.assigned) + len(entry.rebound)
         return JitExplanation(
             self._name,
             graph,
@@ -263,6 +264,7 @@ class Jitted(Generic[P, R]):
             [*self._retraces],
             regions,
             entry.confirmed,
+            len(entry.recorder.draft.outputs) - new_values,
         )
 
     # --- calls that no entry matches ---------------------------------------------

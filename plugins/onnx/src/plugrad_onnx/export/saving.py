@@ -5,6 +5,7 @@ The kernels that ``jit`` records become nodes.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import onnx
 import plugrad as pg
 
+from .parts import expanded
 from .table import EXPORTS
 from .writer import Writer
 
@@ -29,7 +31,8 @@ def save(
     """Return a function as an ONNX model, and write it to a file.
 
     The inputs of the model have fixed shapes, those of the examples. Tensors that the
-    function captures become initializers.
+    function captures become initializers. If the function assigns items of an input,
+    such as a cache, and does not return it, its new value is a further output.
 
     Args:
         f: A function of tensors that returns a tensor or a tree of tensors. Which
@@ -60,7 +63,7 @@ def save(
             f"{type(example_inputs).__name__}; for one input, pass [x]"
         )
     with pg.use_backend("cpu"):  # its native arrays are NumPy arrays
-        values = [pg.asarray(x).to("cpu") for x in example_inputs]
+        values = [copy.copy(pg.asarray(x).to("cpu")) for x in example_inputs]
         explanation = pg.jit(f).explain(*values)
     graph = explanation.graph
     if graph is None:
@@ -71,6 +74,11 @@ def save(
             f"{len(values)} examples; use every input in the function, and pass the "
             "values of Variables as inputs"
         )
+    returned = graph.outputs[: explanation.results]
+    changed = [y for y in graph.outputs[len(returned) :] if y not in returned]
+    graph = graph._replace(outputs=(*returned, *changed))
+    with pg.use_backend("cpu"):
+        graph = expanded(graph, EXPORTS)
     model = Writer(graph, EXPORTS, input_names, output_names).model()
     onnx.checker.check_model(model)
     if path is not None:

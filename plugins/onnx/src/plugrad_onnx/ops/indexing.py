@@ -69,6 +69,8 @@ def scatter_nd(
 ) -> Value:
     if not isinstance(x, np.ndarray):
         name: Any = {"none": "replace", "mul": "multiply"}.get(reduction, reduction)
+        if indices.ndim == 1:  # one position; for the op it would be several
+            indices, updates = pg.expand_dims(indices, 0), pg.expand_dims(updates, 0)
         return pg.tensor_scatter_update(x, indices, updates, reduction=name)
     y = x.copy()
     index = tuple(np.moveaxis(indices, -1, 0))
