@@ -42,9 +42,8 @@ def language_model_layer(x, keys, values, angles, position):
     q = pg.rotary_embedding(q, pg.cos(angles), pg.sin(angles))
     keys[:, :, position] = pg.reshape(h[:, :4], (1, 2, 2))
     values[:, :, position] = pg.reshape(h[:, 4:], (1, 2, 2))
-    return pg.scaled_dot_product_attention(
-        q, keys, values, length=position + 1, enable_gqa=True
-    )
+    options = {"length": position + 1, "enable_gqa": True}
+    return pg.scaled_dot_product_attention(q, keys, values, **options), keys, values
 
 
 UNARY = """
