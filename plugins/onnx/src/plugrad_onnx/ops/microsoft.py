@@ -169,31 +169,11 @@ def rotated(
 
     Features beyond the width of the tables stay as they are.
     """
-    width = 2 * cosines.shape[-1]
     cosines, sines = (
         pg.expand_dims(pg.take(table, positions, axis=0), 2)
         for table in (cosines, sines)
     )
-    turned = _with_pairs_rotated(heads[..., :width], cosines, sines, interleaved)
-    if width == heads.shape[-1]:
-        return turned
-    return pg.concat([turned, heads[..., width:]], axis=-1)
-
-
-def _with_pairs_rotated(
-    x: Value, cosines: Value, sines: Value, interleaved: bool
-) -> Value:
-    """Rotate pairs of features: neighbours, or one of each half."""
-    half = x.shape[-1] // 2
-    if interleaved:
-        a, b = x[..., ::2], x[..., 1::2]
-    else:
-        a, b = x[..., :half], x[..., half:]
-    first = a * cosines - b * sines
-    second = a * sines + b * cosines
-    if not interleaved:
-        return pg.concat([first, second], axis=-1)
-    return pg.reshape(pg.stack([first, second], axis=-1), x.shape)
+    return pg.rotary_embedding(heads, cosines, sines, interleaved=interleaved)
 
 
 # --- weights of few bits ---------------------------------------------------------

@@ -238,21 +238,21 @@ def attend(
         softcap: The limit of the scores, or 0.
 
     """
+    if not softcap:
+        factor = scale or None
+        return pg.scaled_dot_product_attention(
+            q, k, v, mask=mask, scale=factor, enable_gqa=True
+        )
     shape = (*q.shape[:3], v.shape[3])
     heads = k.shape[1]
     if heads < q.shape[1]:
         k, v = pg.expand_dims(k, 2), pg.expand_dims(v, 2)
         q, mask = (_in_groups(x, heads) for x in (q, mask))
-    if softcap:
-        scores = pg.matmul(q, k, transpose_b=True) * (scale or q.shape[-1] ** -0.5)
-        scores = softcap * pg.tanh(scores / softcap)
-        if mask is not None:
-            scores = scores + as_addend(mask)
-        y = pg.matmul(pg.softmax(scores, axis=-1), v)
-    else:
-        factor = scale or None
-        y = pg.scaled_dot_product_attention(q, k, v, mask=mask, scale=factor)
-    return pg.reshape(y, shape)
+    scores = pg.matmul(q, k, transpose_b=True) * (scale or q.shape[-1] ** -0.5)
+    scores = softcap * pg.tanh(scores / softcap)
+    if mask is not None:
+        scores = scores + as_addend(mask)
+    return pg.reshape(pg.matmul(pg.softmax(scores, axis=-1), v), shape)
 
 
 def _in_groups(x: Value, heads: int) -> Value:
