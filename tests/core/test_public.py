@@ -54,7 +54,7 @@ def test_imports_from_namespaces_and_ops_with_two_names():
     assert pg.matmul.__module__ == "plugrad"
 
 
-NAMESPACE_OF_FAMILY = {"interpolation": "image"}
+NAMESPACE_OF_FAMILY = {"block_quantized": "quantized", "interpolation": "image"}
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,19 @@ def rotations(d):
     return pg.rotary_embedding(x, cos, sin, interleaved=d.chance())
 
 
+def block_products(d):
+    """Multiply a few rows by weights of few bits."""
+    block, bits = d.pick(32, 64, 128), d.pick(4, 8)
+    w = d.array(d.up_to(20), block * d.up_to(4))
+    how = {"bits": bits, "block": block, "symmetric": d.chance()}
+    codes, scale, offset = pg.quantized.quantize_blocks(w, **how)
+    x = d.array(d.up_to(6), w.shape[1])
+    parts = (codes, scale, offset)
+    rounded = d.chance()
+    y = pg.quantized.block_matmul(x, *parts, bits=bits, rounded=rounded)
+    return y, pg.quantized.dequantize_blocks(*parts, bits=bits)
+
+
 def batch_norms(d):
     x = d.array(*d.image())
     c = x.shape[-1]
@@ -231,6 +244,7 @@ ROWS |= {
     "layer_norm": Row(layer_norms, tol=PRODUCT_TOL, special=False),
     "rms_norm": Row(rms_norms, tol=PRODUCT_TOL, special=False),
     "attention": Row(attentions, tol=PRODUCT_TOL, special=False),
+    "block_matmul": Row(block_products, ("float32",), tol=PRODUCT_TOL, special=False),
     "rotary_embedding": Row(rotations, special=False),
     "batch_norm": Row(batch_norms, tol=PRODUCT_TOL, special=False),
     "group_norm": Row(groups, tol=PRODUCT_TOL, special=False),

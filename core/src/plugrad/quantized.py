@@ -1,7 +1,14 @@
-"""Products and convolutions of int8 and uint8, summed in int32."""
+"""Products and convolutions of int8 and uint8, and weights of few bits.
 
-from ._src.ops.nn.quantized import (
-    __doc__ as __doc__,
+``conv2d``, ``depthwise_conv2d`` and ``matmul`` sum exactly in int32, add a bias, and
+round back to int8 or uint8. ``block_matmul`` multiplies floating numbers by weights of
+4 or 8 bits with a scale for each block.
+"""
+
+from ._src.ops.nn.block_quantized import (
+    block_matmul,
+    dequantize_blocks,
+    quantize_blocks,
 )
 from ._src.ops.nn.quantized import (
     conv2d,
@@ -11,9 +18,12 @@ from ._src.ops.nn.quantized import (
 from ._src.public import publish
 
 __all__ = [
+    "block_matmul",
     "conv2d",
     "depthwise_conv2d",
+    "dequantize_blocks",
     "matmul",
+    "quantize_blocks",
 ]
 
 publish(globals())

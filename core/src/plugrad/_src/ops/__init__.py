@@ -35,8 +35,8 @@ FOLDERS = {
     "random": "random",
     "signal": "fft signal",
     "nn": """
-        activation adaptive alignments attention conv depthwise dilation dropout fused
-        gelu losses norm pool quantized sequence
+        activation adaptive alignments attention block_quantized conv depthwise dilation
+        dropout fused gelu losses norm pool quantized sequence
     """,
     "sparse": "ragged sparse",
     "image": "boxes image interpolation resize",

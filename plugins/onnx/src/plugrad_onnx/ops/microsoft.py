@@ -202,7 +202,60 @@ def matmul_n_bits(
     if weight_prepacked:
         raise NotImplementedError("MatMulNBits: weight_prepacked=1")
     shape = {"K": K, "N": N, "block_size": block_size, "bits": bits}
+    if groups is None and stays_packed(K, block_size, bits):
+        packed, scales, offsets = block_weights(codes, scales, zeros, **shape)
+        return block_dense(x, packed, scales, offsets, bias, bits=bits)
     return dense(x, unpacked_weights(codes, scales, zeros, groups, **shape), bias)
+
+
+def stays_packed(K: int, block_size: int, bits: int) -> bool:
+    """Return whether plugrad multiplies by these weights without unpacking them."""
+    return bits in (4, 8) and K % block_size == 0
+
+
+@op("BlockWeights", domain="plugrad")
+def block_weights(
+    codes: Value,
+    scales: Value,
+    zeros: Value = None,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    bits: int,
+) -> Value:
+    """Return codes, scales and offsets of ``MatMulNBits`` for ``block_matmul``.
+
+    A pass inserts this op, which runs once.
+    """
+    scales = pg.reshape(scales, (N, K // block_size))
+    zeros = _zeros(zeros, N, K // block_size, bits)
+    offsets = -pg.astype(zeros, scales.dtype) * scales
+    return pg.reshape(codes, (N, -1)), scales, offsets
+
+
+def _zeros(zeros: Value, rows: int, blocks: int, bits: int) -> Value:
+    """Return the codes that stand for 0, ``[rows, blocks]``."""
+    if zeros is None:
+        return pg.full((rows, blocks), float(1 << (bits - 1)))
+    if zeros.dtype == np.uint8:
+        zeros = _unpacked(pg.reshape(zeros, (rows, -1)), bits)[:, :blocks]
+    return pg.reshape(zeros, (rows, blocks))
+
+
+@op("BlockDense", domain="plugrad")
+def block_dense(
+    x: Value,
+    codes: Value,
+    scales: Value,
+    offsets: Value,
+    bias: Value = None,
+    *,
+    bits: int,
+) -> Value:
+    """Multiply by weights of few bits, and add a bias; a pass inserts this op."""
+    y = pg.quantized.block_matmul(x, codes, scales, offsets, bits=bits)
+    return y if bias is None else y + bias
 
 
 @op("UnpackedWeights", domain="plugrad")
@@ -225,11 +278,7 @@ def unpacked_weights(
     blocks = -(-K // block_size)
     values = pg.reshape(_unpacked(codes, bits), (N, blocks, block_size))
     scales = pg.reshape(scales, (N, blocks))
-    if zeros is None:
-        zeros = pg.full((N, blocks), float(1 << (bits - 1)))
-    elif zeros.dtype == np.uint8:
-        zeros = _unpacked(pg.reshape(zeros, (N, -1)), bits)[:, :blocks]
-    zeros = pg.astype(pg.reshape(zeros, (N, blocks)), scales.dtype)
+    zeros = pg.astype(_zeros(zeros, N, blocks, bits), scales.dtype)
     values = pg.astype(values, scales.dtype)
     if groups is None:
         w = (values - pg.expand_dims(zeros, 2)) * pg.expand_dims(scales, 2)

@@ -22,6 +22,7 @@ import plugrad as pg
 from ..dtypes import MAX_EXPANDED_ELEMENTS
 from ..graph import Graph, Node, count_uses, producers
 from ..ops import shape
+from ..ops.microsoft import stays_packed
 from ..program import KnownValues
 from ..registry import pass_op
 from .folding import fold_into_convolutions
@@ -377,7 +378,7 @@ def _prepare_weights(graph: Graph, known: KnownValues, report: Report) -> None:
 
 
 def _unpack_weights(graph: Graph, known: KnownValues, report: Report) -> None:
-    """Unpack weights of few bits once instead of in each call."""
+    """Prepare weights of few bits once; unpack those that plugrad does not multiply."""
     nodes = []
     for node in report.walk(graph):
         weights = [*node.inputs, *[""] * 4][1:5]
@@ -385,18 +386,33 @@ def _unpack_weights(graph: Graph, known: KnownValues, report: Report) -> None:
         if not is_product or any(name and name not in known for name in weights):
             nodes.append(node)
             continue
-        name = f"{node.outputs[0]}/weights"
-        keys = ("K", "N", "block_size", "bits")
-        attrs = {key: node.attrs[key] for key in keys if key in node.attrs}
-        row = pass_op("UnpackedWeights")
-        nodes.append(Node(row, 1, node.name, weights, [name], {"bits": 4} | attrs))
-        bias = node.inputs[5] if len(node.inputs) > 5 else ""
-        row = pass_op("Dense")
-        nodes.append(
-            replace(node, row=row, inputs=[node.inputs[0], name, bias], attrs={})
-        )
-        report.changes["weights unpacked"] += 1
+        nodes += _with_weights_of_few_bits(node, weights, report)
     graph.nodes[:] = nodes
+
+
+def _with_weights_of_few_bits(
+    node: Node, weights: list[str], report: Report
+) -> list[Node]:
+    """Return the nodes that replace a MatMulNBits."""
+    y = node.outputs[0]
+    keys = ("K", "N", "block_size", "bits")
+    attrs = {"bits": 4} | {k: node.attrs[k] for k in keys if k in node.attrs}
+    bias = node.inputs[5] if len(node.inputs) > 5 else ""
+    bits = attrs["bits"]
+    if not weights[3] and stays_packed(attrs["K"], attrs["block_size"], bits):
+        parts = [f"{y}/{name}" for name in ("codes", "scales", "offsets")]
+        row = pass_op("BlockWeights")
+        first = Node(row, 1, node.name, weights[:3], parts, attrs)
+        row, given = pass_op("BlockDense"), {"bits": bits}
+        report.changes["weights kept packed"] += 1
+    else:
+        parts = [f"{y}/weights"]
+        row = pass_op("UnpackedWeights")
+        first = Node(row, 1, node.name, weights, parts, attrs)
+        row, given = pass_op("Dense"), {}
+        report.changes["weights unpacked"] += 1
+    inputs = [node.inputs[0], *parts, bias]
+    return [first, replace(node, row=row, inputs=inputs, attrs=given)]
 
 
 def _prepared(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:

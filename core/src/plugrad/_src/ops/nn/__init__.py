@@ -5,6 +5,7 @@
 - ``adaptive``: pooling to a number of windows, whatever the size of the input.
 - ``alignments``: the probability of labels over all alignments, for ``ctc_loss``.
 - ``attention``: attention and rotary embeddings.
+- ``block_quantized``: weights of 4 or 8 bits with a scale for each block.
 - ``conv``: convolutions and their transposes.
 - ``depthwise``: convolutions of each channel by itself.
 - ``dilation``: grey-scale dilation.

@@ -1,0 +1,286 @@
+/* Products of few rows with weights of 4 or 8 bits, where each block of neighbours has a
+   scale and may have an offset. The weights stay in memory as they are. */
+#include "plugrad.h"
+#include INTRINSICS
+
+typedef u8 Bytes __attribute__((ext_vector_type(LANES)));
+typedef i8 SignedBytes __attribute__((ext_vector_type(LANES)));
+typedef f32 Floats __attribute__((ext_vector_type(LANES)));
+
+typedef enum { FOUR_BITS, UNSIGNED, SIGNED } Codes;
+
+typedef struct {
+    const f32 *x, *sums; /* prepared rows, and the sum of each of their blocks */
+    const i16 *rounded;  /* or rounded rows, and the factor of each of their blocks */
+    const f32 *factors;
+    const u8 *codes;
+    const f32 *scale, *offset;
+    f32 *y;
+    u32 rows, outputs, inputs, block;
+    Codes kind;
+} Product;
+
+enum { MAX_BLOCK = 256 };
+
+INLINE size_t bytes_of(Codes kind, u32 n) { return kind == FOUR_BITS ? n / 2 : n; }
+
+/* --- rows of x -------------------------------------------------------------------- */
+
+/* Copies a block. With 4 bits, it then begins with the elements of even numbers, as the
+   low halves of bytes do. */
+#define COPY_BLOCK(T)                                                                    \
+    static void copy_block_##T(const T *x, T *y, u32 n, Codes kind) {                    \
+        if (kind != FOUR_BITS) memcpy(y, x, n * sizeof(T));                              \
+        else                                                                             \
+            for (u32 i = 0; i < n / 2; i++) y[i] = x[2 * i], y[n / 2 + i] = x[2 * i + 1]; \
+    }
+COPY_BLOCK(f32)
+COPY_BLOCK(i16)
+
+static void prepare_row(const f32 *x, f32 *y, f32 *sums, u32 inputs, u32 block, Codes kind) {
+    for (u32 b = 0; b * block < inputs; b++, x += block, y += block) {
+        f32 sum = 0;
+        for (u32 i = 0; i < block; i++) sum += x[i];
+        sums[b] = sum;
+        copy_block_f32(x, y, block, kind);
+    }
+}
+
+/* Rounds a row to 8 bits in blocks, as the contract says: x is about y times `factors`. A
+   block that contains NaN or infinities gets the factor NaN. */
+static void round_row(const f32 *x, i16 *y, f32 *factors, f32 *sums, u32 inputs, u32 block,
+                      Codes kind) {
+    i16 rounded[MAX_BLOCK];
+    for (u32 b = 0; b * block < inputs; b++, x += block, y += block) {
+        f32 largest = 0;
+        bool is_finite = true;
+        for (u32 i = 0; i < block; i++) {
+            f32 size = fabsf(x[i]);
+            largest = size > largest ? size : largest, is_finite &= size < INFINITY;
+        }
+        f32 factor = is_finite && largest > 0 ? 127 / largest : 0;
+        i32 sum = 0;
+        for (u32 i = 0; i < block; i++) {
+            f32 scaled = is_finite ? __builtin_rintf(x[i] * factor) : 0;
+            rounded[i] = (i16)scaled, sum += (i16)scaled;
+        }
+        factors[b] = is_finite ? largest * (1.f / 127) : NAN;
+        sums[b] = (f32)sum * factors[b];
+        copy_block_i16(rounded, y, block, kind);
+    }
+}
+
+/* --- products --------------------------------------------------------------------- */
+
+INLINE vec floats_of(const u8 *p, Codes kind, bool high) {
+    Bytes b;
+    memcpy(&b, p, sizeof b);
+    if (kind == SIGNED) return (vec)__builtin_convertvector((SignedBytes)b, Floats);
+    if (kind == FOUR_BITS) b = high ? b >> 4 : b & 15;
+    return (vec)__builtin_convertvector(b, Floats);
+}
+
+/* Computes `columns` outputs from `first` on for `rows` rows from `row` on. */
+INLINE void multiply(const Product *s, u32 first, u32 columns, u32 row, u32 rows, Codes kind,
+                     u32 block) {
+    u32 n = s->inputs, blocks = n / block, chunk = kind == FOUR_BITS ? block / 2 : block;
+    const u8 *codes = s->codes + first * bytes_of(kind, n);
+    const f32 *scale = s->scale + (size_t)first * blocks, *x = s->x + (size_t)row * n;
+    vec total[2][4];
+    for (u32 c = 0; c < columns; c++)
+        for (u32 r = 0; r < rows; r++) total[c][r] = VEC(0);
+    for (u32 b = 0; b < blocks; b++) {
+        vec a[2][4];
+        for (u32 c = 0; c < columns; c++)
+            for (u32 r = 0; r < rows; r++) a[c][r] = VEC(0);
+        for (u32 i = 0; i < chunk; i += LANES)
+            for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
+                for (u32 c = 0; c < columns; c++) {
+                    const u8 *from = codes + c * bytes_of(kind, n) + (size_t)b * chunk + i;
+                    vec w = floats_of(from, kind, half);
+                    for (u32 r = 0; r < rows; r++) {
+                        const f32 *at = x + (size_t)r * n + b * block + half * chunk + i;
+                        a[c][r] = FMA(w, VLOAD(at), a[c][r]);
+                    }
+                }
+        for (u32 c = 0; c < columns; c++)
+            for (u32 r = 0; r < rows; r++)
+                total[c][r] = FMA(a[c][r], VEC(scale[c * blocks + b]), total[c][r]);
+    }
+    for (u32 c = 0; c < columns; c++)
+        for (u32 r = 0; r < rows; r++) {
+            f32 sum = reduce_add(total[c][r]);
+            const f32 *offset = s->offset + (size_t)(first + c) * blocks;
+            const f32 *sums = s->sums + (size_t)(row + r) * blocks;
+            if (s->offset)
+                for (u32 b = 0; b < blocks; b++) sum += offset[b] * sums[b];
+            s->y[(size_t)(row + r) * s->outputs + first + c] = sum;
+        }
+}
+
+/* The same for rows that were rounded: products of 16-bit integers, summed in 32 bits. */
+#if REGISTER > 8 /* a block of 32 codes of 4 bits has 16 bytes */
+enum { WORDS = 16 };
+#define MADD_WORDS(a, b) (Sums)_mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#else
+enum { WORDS = 2 * REGISTER };
+#define MADD_WORDS(a, b) (Sums)MADD_I16(a, b)
+#endif
+typedef i16 Words __attribute__((ext_vector_type(WORDS)));
+typedef u8 WordBytes __attribute__((ext_vector_type(WORDS)));
+typedef i8 SignedWordBytes __attribute__((ext_vector_type(WORDS)));
+typedef i32 Sums __attribute__((ext_vector_type(WORDS / 2)));
+typedef f32 Totals __attribute__((ext_vector_type(WORDS / 2)));
+
+INLINE Words words_of(const u8 *p, Codes kind, bool high) {
+    WordBytes b;
+    memcpy(&b, p, sizeof b);
+    if (kind == SIGNED) return __builtin_convertvector((SignedWordBytes)b, Words);
+    if (kind == FOUR_BITS) b = high ? b >> 4 : b & 15;
+    return __builtin_convertvector(b, Words);
+}
+
+INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, u32 rows,
+                             Codes kind, u32 block) {
+    u32 n = s->inputs, blocks = n / block, chunk = kind == FOUR_BITS ? block / 2 : block;
+    const u8 *codes = s->codes + first * bytes_of(kind, n);
+    const f32 *scale = s->scale + (size_t)first * blocks;
+    const f32 *factors = s->factors + (size_t)row * blocks;
+    const i16 *x = s->rounded + (size_t)row * n;
+    Totals total[2][4];
+    for (u32 c = 0; c < columns; c++)
+        for (u32 r = 0; r < rows; r++) total[c][r] = 0;
+    for (u32 b = 0; b < blocks; b++) {
+        Sums a[2][4];
+        for (u32 c = 0; c < columns; c++)
+            for (u32 r = 0; r < rows; r++) a[c][r] = 0;
+        for (u32 i = 0; i < chunk; i += WORDS)
+            for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
+                for (u32 c = 0; c < columns; c++) {
+                    const u8 *from = codes + c * bytes_of(kind, n) + (size_t)b * chunk + i;
+                    Words w = words_of(from, kind, half);
+                    for (u32 r = 0; r < rows; r++) {
+                        Words v;
+                        memcpy(&v, x + (size_t)r * n + b * block + half * chunk + i, sizeof v);
+                        a[c][r] += MADD_WORDS(w, v);
+                    }
+                }
+        for (u32 c = 0; c < columns; c++)
+            for (u32 r = 0; r < rows; r++) {
+                f32 by = scale[c * blocks + b] * factors[r * blocks + b];
+                total[c][r] += __builtin_convertvector(a[c][r], Totals) * by;
+            }
+    }
+    for (u32 c = 0; c < columns; c++)
+        for (u32 r = 0; r < rows; r++) {
+            f32 sum = 0;
+            for (u32 i = 0; i < WORDS / 2; i++) sum += total[c][r][i];
+            const f32 *offset = s->offset + (size_t)(first + c) * blocks;
+            const f32 *sums = s->sums + (size_t)(row + r) * blocks;
+            if (s->offset)
+                for (u32 b = 0; b < blocks; b++) sum += offset[b] * sums[b];
+            s->y[(size_t)(row + r) * s->outputs + first + c] = sum;
+        }
+}
+
+/* Computes two outputs at once, or one for more than two rows. */
+#define PAIR(MULTIPLY, KIND, BLOCK)                                                      \
+    {                                                                                    \
+        for (u32 c = 0; c < columns && rows > 2; c++)                                    \
+            if (rows == 3) MULTIPLY(s, first + c, 1, row, 3, KIND, BLOCK);               \
+            else MULTIPLY(s, first + c, 1, row, 4, KIND, BLOCK);                         \
+        if (rows == 2 && columns == 2) MULTIPLY(s, first, 2, row, 2, KIND, BLOCK);       \
+        if (rows == 2 && columns == 1) MULTIPLY(s, first, 1, row, 2, KIND, BLOCK);       \
+        if (rows == 1 && columns == 2) MULTIPLY(s, first, 2, row, 1, KIND, BLOCK);       \
+        if (rows == 1 && columns == 1) MULTIPLY(s, first, 1, row, 1, KIND, BLOCK);       \
+    }
+#define OUTPUTS(MULTIPLY, KIND)                                                          \
+    static void MULTIPLY##_##KIND(u32 begin, u32 end, void *ctx) {                       \
+        const Product *s = ctx;                                                          \
+        for (u32 pair = begin; pair < end; pair++) {                                     \
+            u32 first = 2 * pair, columns = MIN(2u, s->outputs - first);                 \
+            for (u32 row = 0; row < s->rows; row += 4) {                                 \
+                u32 rows = MIN(4u, s->rows - row);                                       \
+                if (s->block == 32) PAIR(MULTIPLY, KIND, 32)                             \
+                else PAIR(MULTIPLY, KIND, s->block)                                      \
+            }                                                                            \
+        }                                                                                \
+    }
+#define OUTPUTS_OF_ALL(MULTIPLY)                                                         \
+    OUTPUTS(MULTIPLY, FOUR_BITS)                                                         \
+    OUTPUTS(MULTIPLY, UNSIGNED)                                                          \
+    OUTPUTS(MULTIPLY, SIGNED)                                                            \
+    static void (*const MULTIPLY##_all[])(u32, u32, void *) = {                          \
+        MULTIPLY##_FOUR_BITS, MULTIPLY##_UNSIGNED, MULTIPLY##_SIGNED};
+OUTPUTS_OF_ALL(multiply)
+OUTPUTS_OF_ALL(multiply_rounded)
+
+/* Writes [rows, outputs]; see the kernel BlockQuantizedMatMul. `work` has room for x and
+   for two numbers for each of its blocks. A chunk of codes, which is `block` bytes or
+   half of that with 4 bits, is a multiple of LANES and of WORDS bytes, and a block has at
+   most MAX_BLOCK codes. */
+EXPORT("block_matmul_f32")
+void block_matmul_f32(const f32 *x, const u8 *codes, const f32 *scale, const f32 *offset,
+                      f32 *work, f32 *y, u32 rows, u32 outputs, u32 inputs, u32 block,
+                      u32 kind, u32 rounded) {
+    u32 blocks = inputs / block;
+    f32 *sums = work + (size_t)rows * inputs, *factors = sums + (size_t)rows * blocks;
+    i16 *words = (i16 *)work;
+    CHECK(block <= MAX_BLOCK && bytes_of(kind, block) % MAX(LANES, WORDS) == 0,
+          "blocks have the wrong size");
+    INSIDE(x, (u64)rows * inputs * sizeof(f32));
+    INSIDE(work, (u64)rows * (inputs + 2 * blocks) * sizeof(f32));
+    INSIDE(codes, (u64)outputs * bytes_of(kind, inputs));
+    INSIDE(scale, (u64)outputs * blocks * sizeof(f32));
+    INSIDE(offset, (u64)(offset ? outputs : 0) * blocks * sizeof(f32));
+    INSIDE(y, (u64)rows * outputs * sizeof(f32));
+    for (size_t r = 0; r < rows; r++)
+        if (rounded)
+            round_row(x + r * inputs, words + r * inputs, factors + r * blocks,
+                      sums + r * blocks, inputs, block, kind);
+        else
+            prepare_row(x + r * inputs, work + r * inputs, sums + r * blocks, inputs, block,
+                        kind);
+    Product s = {work, sums, words, factors, codes, scale, offset, y,
+                 rows, outputs, inputs, block, kind};
+    u32 grain = (1 << 18) / MAX(1, rows * inputs);
+    parallel_for(rounded ? multiply_rounded_all[kind] : multiply_all[kind], &s,
+                 CEIL_DIV(outputs, 2u), MAX(1, grain));
+}
+
+/* --- unpacking -------------------------------------------------------------------- */
+
+static void unpack_rows(u32 begin, u32 end, void *ctx) {
+    const Product *s = ctx;
+    u32 blocks = s->inputs / s->block, bytes = bytes_of(s->kind, s->block);
+    for (u32 i = begin; i < end; i++) {
+        const u8 *codes = s->codes + (size_t)i * blocks * bytes;
+        f32 *restrict y = s->y + (size_t)i * s->inputs;
+        for (u32 b = 0; b < blocks; b++, codes += bytes, y += s->block) {
+            f32 scale = s->scale[(size_t)i * blocks + b];
+            if (s->kind == FOUR_BITS)
+                for (u32 j = 0; j < bytes; j++)
+                    y[2 * j] = (codes[j] & 15) * scale, y[2 * j + 1] = (codes[j] >> 4) * scale;
+            else if (s->kind == SIGNED)
+                for (u32 j = 0; j < bytes; j++) y[j] = (i8)codes[j] * scale;
+            else
+                for (u32 j = 0; j < bytes; j++) y[j] = codes[j] * scale;
+            if (!s->offset) continue;
+            f32 offset = s->offset[(size_t)i * blocks + b];
+            for (u32 j = 0; j < s->block; j++) y[j] += offset;
+        }
+    }
+}
+
+/* Writes the weights of `rows` rows: see the kernel DequantizeBlocks. */
+EXPORT("dequantize_blocks_f32")
+void dequantize_blocks_f32(const u8 *codes, const f32 *scale, const f32 *offset, f32 *y,
+                           u32 rows, u32 inputs, u32 block, u32 kind) {
+    INSIDE(codes, (u64)rows * bytes_of(kind, inputs));
+    INSIDE(scale, (u64)rows * (inputs / block) * sizeof(f32));
+    INSIDE(offset, (u64)(offset ? rows : 0) * (inputs / block) * sizeof(f32));
+    INSIDE(y, (u64)rows * inputs * sizeof(f32));
+    Product s = {.codes = codes, .scale = scale, .offset = offset, .y = y,
+                 .inputs = inputs, .block = block, .kind = kind};
+    parallel_for(unpack_rows, &s, rows, MAX(1, 65536 / MAX(1, inputs)));
+}
