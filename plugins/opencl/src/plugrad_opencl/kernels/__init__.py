@@ -20,6 +20,7 @@ _OTHERS = (
     "Softmax plugrad_opencl.SoftmaxGrad LogSoftmax plugrad_opencl.LogSoftmaxGrad",
     "LayerNorm LayerNormGrad FusedBatchNorm",
     "BroadcastTo Concat Pack Transpose",
+    "BlockQuantizedMatMul DequantizeBlocks",
 )
 
 KERNELS = KernelTable.collect(__name__)
