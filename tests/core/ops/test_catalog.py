@@ -42,6 +42,7 @@ _WHERE = "only decides, by its shape or its extrema, where dy goes"
 
 # Inputs declared to have no derivative, and kernels whose inputs have no rule at all.
 NO_DERIVATIVE = {
+    "it has integer codes": "BlockQuantizedMatMul.codes DequantizeBlocks.codes",
     _INDEX: """CropAndResize.box_ind GatherNd.indices GatherV2.indices
         RaggedGather.indices
         RaggedGather.params_nested_splits RaggedTensorToTensor.row_partition_tensors

@@ -152,6 +152,7 @@ CROP = np.array([[0.1, 0.2, 0.7, 0.9]], np.float32)
 IN_SHAPE = {"in_shape": (1, 3, 4, 2)}
 PROJECTION = np.array([0.9, 0.3, 0.1, -0.2, 1.1, 0.3, 0.02, -0.01])
 LRN_OPTIONS = {"depth_radius": 1, "bias": 1.5, "alpha": 0.4, "beta": 0.6}
+CODES = np.arange(12, dtype=np.uint8).reshape(3, 4) * 19 + 40
 
 # Kernel, op, the shapes of the arguments, and optionally a dict of low and high.
 TABLE = [
@@ -508,6 +509,35 @@ TABLE = [
         (2,),
         (2,),
         {"low": 0.5},
+    ),
+    (
+        "RMSNorm",
+        lambda x, s: pg.rms_norm(x, s, axis=(1, 2)),
+        (2, 3, 2),
+        (2,),
+    ),
+    (
+        "Attention",
+        lambda q, k, v: pg.scaled_dot_product_attention(
+            q, k, v, length=[3, 4], is_causal=True, enable_gqa=True
+        ),
+        (2, 2, 2, 3),
+        (2, 1, 4, 3),
+        (2, 1, 4, 2),
+    ),
+    ("RotaryEmbedding", pg.rotary_embedding, (2, 3, 5), (3, 2), (3, 2)),
+    (
+        "BlockQuantizedMatMul",
+        lambda *xs: pg.quantized.block_matmul(xs[0], CODES, *xs[1:], bits=4),
+        (2, 8),
+        (3, 2),
+        (3, 2),
+    ),
+    (
+        "DequantizeBlocks",
+        lambda *xs: pg.quantized.dequantize_blocks(CODES, *xs, bits=8),
+        (3, 2),
+        (3, 2),
     ),
     (
         "LayerNorm",

@@ -14,6 +14,7 @@ CALLS = {
     "LayerNormGrad": call(
         floats(2, 3, 4), floats(2, 3, 4), floats(3, 4), axis=(1, 2), epsilon=0.5
     ),
+    "RMSNorm": call(floats(2, 3, 4), floats(3, 4), axis=(1, 2), epsilon=0.5),
     "LogSoftmax": call(floats(2, 3, 4), axis=1),
     "Softmax": call(floats(2, 3, 4), axis=1),
 }

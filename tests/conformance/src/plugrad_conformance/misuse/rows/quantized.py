@@ -14,6 +14,20 @@ def _epilogue(columns):
 
 
 CALLS = {
+    "BlockQuantizedMatMul": call(
+        floats(2, 64),
+        ints(3, 32, below=251).astype(np.uint8),
+        floats(3, 2),
+        floats(3, 2),
+        bits=4,
+        rounded=False,
+    ),
+    "DequantizeBlocks": call(
+        ints(2, 3, 6, below=251).astype(np.uint8),
+        floats(2, 3, 2),
+        floats(2, 3, 2),
+        bits=8,
+    ),
     "QuantizedConv2D": call(
         BYTES,
         ints(2, 3, 4, 4, below=9).astype(np.int8),
