@@ -38,10 +38,11 @@ static void begin_rows(const Attention *s, Block *b, u32 batch, u32 group, u32 f
     for (u32 r = 0; r < rows; r++) {
         b->query[r] = (first + r) % s->queries;
         b->head[r] = group * (s->heads / s->groups) + (first + r) / s->queries;
-        i64 filled = s->length_count ? *length : s->keys, last = filled;
+        i64 filled = s->keys, last;
+        if (s->length_count) filled = *length < 0 ? 0 : MIN((i64)*length, filled);
+        last = filled;
         if (s->causal) last = b->query[r] + 1 + (s->length_count ? filled - s->queries : 0);
-        last = MIN(MIN(last, filled), (i64)s->keys);
-        b->limit[r] = last < 0 ? 0 : (u32)last;
+        b->limit[r] = last < 0 ? 0 : (u32)MIN(last, filled);
         b->longest = MAX(b->longest, b->limit[r]);
         b->peak[r] = -INFINITY, b->total[r] = 0;
         for (u32 i = 0; i < PADDED(s->size); i++)

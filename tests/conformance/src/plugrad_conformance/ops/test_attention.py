@@ -22,6 +22,7 @@ def attention(q, k, v, mask=None, length=None, causal=False, scale=None):
     elif mask is not None:
         scores = scores + mask
     filled = keys if length is None else np.reshape(length, (-1, 1, 1, 1))
+    filled = np.clip(filled, 0, keys)
     allowed &= np.arange(keys) < filled
     if causal:
         first = 0 if length is None else filled - queries
@@ -51,7 +52,7 @@ def random_case(random):
         options["mask"] = mask if is_bool else mask.astype(np.float32)
     if random.random() < 0.6:
         shape = () if random.random() < 0.5 else (batch,)
-        options["length"] = np.asarray(random.integers(0, keys + 2, shape), np.int32)
+        options["length"] = np.asarray(random.integers(-1, keys + 2, shape), np.int32)
     return arrays, options
 
 

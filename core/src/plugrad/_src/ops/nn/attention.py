@@ -13,7 +13,7 @@ import numpy as np
 from plugrad import geometry
 from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.array import ranges
-from plugrad._src.ops.basis import _convert, compare, creation, shape
+from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
 from plugrad._src.tensor.arguments import finite, flag, misfit
@@ -68,7 +68,8 @@ ATTENTION = Kernel(
     heads: head h reads group ``h // (heads / groups)``. ``mask`` has rank 4 and
     broadcasts to ``[batch, heads, queries, keys]``. A bool mask is True where a query
     attends to a key; a floating mask is added to the scores, and -inf excludes a key.
-    ``length``, of shape ``[]`` or ``[batch]``, excludes the keys from that number on.
+    ``length``, of shape ``[]`` or ``[batch]``, excludes the keys from that number on;
+    less than 0 means 0, and more than the keys means all.
     If ``causal``, query i attends to the keys up to number i; with ``length`` up to
     ``length - queries + i``, so that the last query attends to all keys before
     ``length``. The result is 0 for a query that attends to no key.""",
@@ -279,6 +280,7 @@ def _allowed(
         found.append(mask if is_bool else compare.not_equal(mask, -math.inf))
     if length is not None:
         filled = run(shape.RESHAPE, length, shape=(length.size, 1, 1, 1))
+        filled = binary.minimum(binary.maximum(filled, 0), keys)
         if causal:
             steps = np.arange(queries, dtype=np.int32)[:, None] + np.int32(1 - queries)
             filled = filled + _convert.asarray(steps, copy=False)
