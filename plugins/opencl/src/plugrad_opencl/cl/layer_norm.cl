@@ -1,7 +1,7 @@
 // Layer normalization of rows: y = z scale + offset with z = (x - mean) factor and
 // factor = 1 / sqrt(variance + epsilon). The variance is the mean of (x - mean)^2, so that
 // no digits cancel. With g = dy scale, the gradient is
-// (g - mean(g) - z mean(g z)) factor.
+// (g - mean(g) - z mean(g z)) factor. With RMS, 0 takes the place of the mean.
 $rows
 
 #if SCALE
@@ -58,7 +58,11 @@ __kernel GROUPED void layer_norm(__global const S *restrict x, __global S *restr
   for (long row = first; row < last; row++) {
     __global const S *restrict from = x + row * n;
     __global S *restrict to = y + row * n;
+#if RMS
+    const S mean = 0;
+#else
     const S mean = sum_of(from, n, 0, 0) / n;
+#endif
     const S factor = 1 / sqrt(sum_of(from, n, mean, 1) / n + epsilon);
     EACH_OF(0, from, 0, {
       T z = (value - mean) * factor;
@@ -80,9 +84,11 @@ __kernel GROUPED void layer_norm(__global const S *restrict x, __global S *restr
   HOLD(o, offset)
 #endif
   S mean = 0, factor = 0;
+#if !RMS
   SUM(mean, OF(e, x))
   JOIN(0, mean, a + b)
   mean /= n;
+#endif
   SUM(factor, (OF(e, x) - mean) * (OF(e, x) - mean))
   JOIN(1, factor, a + b)
   factor = 1 / sqrt(factor / n + epsilon);

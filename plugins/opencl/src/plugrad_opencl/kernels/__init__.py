@@ -18,7 +18,8 @@ _OTHERS = (
     "AvgPool3D AvgPool3DGrad MaxPool3D MaxPool3DGrad",
     "Max Mean Min Sum",
     "Softmax plugrad_opencl.SoftmaxGrad LogSoftmax plugrad_opencl.LogSoftmaxGrad",
-    "LayerNorm LayerNormGrad FusedBatchNorm",
+    "LayerNorm LayerNormGrad RMSNorm FusedBatchNorm",
+    "Attention RotaryEmbedding",
     "BroadcastTo Concat Pack Transpose",
     "BlockQuantizedMatMul DequantizeBlocks",
 )

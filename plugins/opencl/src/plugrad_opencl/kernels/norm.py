@@ -220,6 +220,19 @@ def layer_norm(
     return _run_rows("layer_norm", flags, 1, x, n, *buffers, epsilon)
 
 
+@kernels("RMSNorm")
+def rms_norm(
+    x: ClArray, scale: ClArray | None, *, axis: tuple[int, ...], epsilon: float
+) -> Any:
+    """Normalize the last axes as rows; the scale has the shape of a row."""
+    n = row_size(x, axis, scale)
+    if n is None:
+        return NotImplemented
+    flags = {"SCALE": scale is not None, "OFFSET": False, "BACK": False, "RMS": True}
+    buffer = (x if scale is None else scale).buffer
+    return _run_rows("layer_norm", flags, 1, x, n, buffer, x.buffer, epsilon)
+
+
 @kernels("LayerNormGrad")
 def layer_norm_grad(
     dy: ClArray,
