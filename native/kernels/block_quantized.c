@@ -11,8 +11,9 @@ typedef enum { FOUR_BITS, UNSIGNED, SIGNED } Codes;
 
 typedef struct {
     const f32 *x, *sums; /* prepared rows, and the sum of each of their blocks */
-    const i16 *rounded;  /* or rounded rows, and the factor of each of their blocks */
-    const f32 *factors;
+    const i16 *rounded;  /* or rounded rows, or one such row in bytes, */
+    const i8 *bytes;
+    const f32 *factors; /* and the factor of each of their blocks */
     const u8 *codes;
     const f32 *scale, *offset;
     f32 *y;
@@ -23,6 +24,23 @@ typedef struct {
 enum { MAX_BLOCK = 256 };
 
 INLINE size_t bytes_of(Codes kind, u32 n) { return kind == FOUR_BITS ? n / 2 : n; }
+
+/* Prefetches the weights of some outputs. The arrays are too short for the processor to
+   recognize them in time. */
+INLINE void prefetch_outputs(const Product *s, u32 first, u32 count) {
+#if CACHE_CONTROL
+    enum { CACHE_LINE = 64 };
+    if (first + count > s->outputs) return;
+    size_t bytes = bytes_of(s->kind, s->inputs), blocks = s->inputs / s->block * sizeof(f32);
+    const u8 *codes = s->codes + first * bytes, *scale = (const u8 *)s->scale + first * blocks;
+    const u8 *offset = (const u8 *)s->offset + first * blocks;
+    for (size_t i = 0; i < count * bytes; i += CACHE_LINE) __builtin_prefetch(codes + i);
+    for (size_t i = 0; i < count * blocks; i += CACHE_LINE) {
+        __builtin_prefetch(scale + i);
+        if (s->offset) __builtin_prefetch(offset + i);
+    }
+#endif
+}
 
 /* --- rows of x -------------------------------------------------------------------- */
 
@@ -37,6 +55,13 @@ INLINE size_t bytes_of(Codes kind, u32 n) { return kind == FOUR_BITS ? n / 2 : n
 COPY_BLOCK(f32)
 COPY_BLOCK(i16)
 
+/* Copies a block as bytes. With 4 bits, 16 elements of even numbers and 16 of odd numbers
+   take turns, as they are in the low and the high halves of 16 bytes of codes. */
+static void copy_block_i8(const i16 *x, i8 *y, u32 n, Codes kind) {
+    for (u32 i = 0; i < n; i++)
+        y[kind == FOUR_BITS ? i / 32 * 32 + i % 2 * 16 + i % 32 / 2 : i] = (i8)x[i];
+}
+
 static void prepare_row(const f32 *x, f32 *y, f32 *sums, u32 inputs, u32 block, Codes kind) {
     for (u32 b = 0; b * block < inputs; b++, x += block, y += block) {
         f32 sum = 0;
@@ -46,12 +71,13 @@ static void prepare_row(const f32 *x, f32 *y, f32 *sums, u32 inputs, u32 block, 
     }
 }
 
-/* Rounds a row to 8 bits in blocks, as the contract says: x is about y times `factors`. A
-   block that contains NaN or infinities gets the factor NaN. */
-static void round_row(const f32 *x, i16 *y, f32 *factors, f32 *sums, u32 inputs, u32 block,
-                      Codes kind) {
+/* Rounds a row to 8 bits in blocks, as the contract says: x is about y, or `bytes` if it
+   is not null, times `factors`. A block that contains NaN or infinities gets the factor
+   NaN. */
+static void round_row(const f32 *x, i16 *y, i8 *bytes, f32 *factors, f32 *sums, u32 inputs,
+                      u32 block, Codes kind) {
     i16 rounded[MAX_BLOCK];
-    for (u32 b = 0; b * block < inputs; b++, x += block, y += block) {
+    for (u32 b = 0; b * block < inputs; b++, x += block) {
         f32 largest = 0;
         bool is_finite = true;
         for (u32 i = 0; i < block; i++) {
@@ -66,7 +92,8 @@ static void round_row(const f32 *x, i16 *y, f32 *factors, f32 *sums, u32 inputs,
         }
         factors[b] = is_finite ? largest * (1.f / 127) : NAN;
         sums[b] = (f32)sum * factors[b];
-        copy_block_i16(rounded, y, block, kind);
+        if (bytes) copy_block_i8(rounded, bytes + b * block, block, kind);
+        else copy_block_i16(rounded, y + b * block, block, kind);
     }
 }
 
@@ -119,9 +146,9 @@ INLINE void multiply(const Product *s, u32 first, u32 columns, u32 row, u32 rows
 }
 
 /* The same for rows that were rounded: products of 16-bit integers, summed in 32 bits. */
-#if REGISTER > 8 /* a block of 32 codes of 4 bits has 16 bytes */
-enum { WORDS = 16 };
-#define MADD_WORDS(a, b) (Sums)_mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#ifdef HALF_MADD_I16 /* a block of 32 codes of 4 bits has 16 bytes */
+enum { WORDS = WORDS_MADD_I16 };
+#define MADD_WORDS(a, b) (Sums)HALF_MADD_I16(a, b)
 #else
 enum { WORDS = 2 * REGISTER };
 #define MADD_WORDS(a, b) (Sums)MADD_I16(a, b)
@@ -199,6 +226,7 @@ INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, 
         const Product *s = ctx;                                                          \
         for (u32 pair = begin; pair < end; pair++) {                                     \
             u32 first = 2 * pair, columns = MIN(2u, s->outputs - first);                 \
+            prefetch_outputs(s, first + 6, 2);                                           \
             for (u32 row = 0; row < s->rows; row += 4) {                                 \
                 u32 rows = MIN(4u, s->rows - row);                                       \
                 if (s->block == 32) PAIR(MULTIPLY, KIND, 32)                             \
@@ -215,6 +243,88 @@ INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, 
 OUTPUTS_OF_ALL(multiply)
 OUTPUTS_OF_ALL(multiply_rounded)
 
+/* --- products of one rounded row -------------------------------------------------- */
+
+/* One row, rounded to bytes, by codes of 4 bits and signed codes, which are not widened.
+   Four outputs share the loads of the row. */
+#ifdef DOT_U8_I8
+enum { BYTES = 32 };
+typedef u8 HalfBytes __attribute__((ext_vector_type(BYTES / 2)));
+typedef u8 ManyBytes __attribute__((ext_vector_type(BYTES)));
+typedef i8 SignedBytes32 __attribute__((ext_vector_type(BYTES)));
+typedef i32 ByteSums __attribute__((ext_vector_type(BYTES / 4)));
+typedef f32 ByteTotals __attribute__((ext_vector_type(BYTES / 4)));
+
+INLINE ByteSums dot_bytes(const u8 *codes, const i8 *x, u32 block, Codes kind) {
+    ByteSums sum = 0;
+    for (u32 i = 0; i < block; i += BYTES) {
+        SignedBytes32 v;
+        memcpy(&v, x + i, sizeof v);
+        if (kind == FOUR_BITS) {
+            HalfBytes c;
+            memcpy(&c, codes + i / 2, sizeof c);
+            ManyBytes w = __builtin_shufflevector(
+                c & 15, c >> 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+                17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+            sum += (ByteSums)DOT_U8_I8(w, v);
+        } else { /* the sign of a code moves to x, so that the code is unsigned */
+            SignedBytes32 c;
+            memcpy(&c, codes + i, sizeof c);
+            SignedBytes32 sign = c >> 7; /* -1 where a code is negative */
+            sum += (ByteSums)DOT_U8_I8((c ^ sign) - sign, (v ^ sign) - sign);
+        }
+    }
+    return sum;
+}
+
+INLINE void dot_columns(const Product *s, u32 first, u32 columns, Codes kind, u32 block) {
+    u32 n = s->inputs, blocks = n / block;
+    const u8 *codes = s->codes + first * bytes_of(kind, n);
+    const f32 *scale = s->scale + (size_t)first * blocks;
+    ByteTotals total[4];
+    for (u32 c = 0; c < columns; c++) total[c] = 0;
+    for (u32 b = 0; b < blocks; b++)
+        for (u32 c = 0; c < columns; c++) {
+            const u8 *from = codes + c * bytes_of(kind, n) + b * bytes_of(kind, block);
+            ByteSums a = dot_bytes(from, s->bytes + b * block, block, kind);
+            f32 by = scale[c * blocks + b] * s->factors[b];
+            total[c] += __builtin_convertvector(a, ByteTotals) * by;
+        }
+    for (u32 c = 0; c < columns; c++) {
+        f32 sum = 0;
+        for (u32 i = 0; i < BYTES / 4; i++) sum += total[c][i];
+        const f32 *offset = s->offset + (size_t)(first + c) * blocks;
+        if (s->offset)
+            for (u32 b = 0; b < blocks; b++) sum += offset[b] * s->sums[b];
+        s->y[first + c] = sum;
+    }
+}
+
+#define DOTS(KIND)                                                                       \
+    static void dots_##KIND(u32 begin, u32 end, void *ctx) {                             \
+        const Product *s = ctx;                                                          \
+        for (u32 four = begin; four < end; four++) {                                     \
+            u32 first = 4 * four, last = MIN(s->outputs, first + 4);                     \
+            prefetch_outputs(s, first + 8, 4);                                           \
+            if (last - first == 4 && s->block == 32) dot_columns(s, first, 4, KIND, 32); \
+            else for (; first < last; first++) dot_columns(s, first, 1, KIND, s->block); \
+        }                                                                                \
+    }
+DOTS(FOUR_BITS)
+DOTS(SIGNED)
+
+INLINE bool multiply_bytes(const Product *s, u32 grain) {
+    if (!s->bytes) return false;
+    parallel_for(s->kind == SIGNED ? dots_SIGNED : dots_FOUR_BITS, (void *)s,
+                 CEIL_DIV(s->outputs, 4u), MAX(1, grain / 2));
+    return true;
+}
+#define IN_BYTES(rows, block, kind) ((rows) == 1 && (block) % BYTES == 0 && (kind) != UNSIGNED)
+#else
+INLINE bool multiply_bytes(const Product *s, u32 grain) { return false; }
+#define IN_BYTES(rows, block, kind) false
+#endif
+
 /* Writes [rows, outputs]; see the kernel BlockQuantizedMatMul. `work` has room for x and
    for two numbers for each of its blocks. A chunk of codes, which is `block` bytes or
    half of that with 4 bits, is a multiple of LANES and of WORDS bytes, and a block has at
@@ -226,6 +336,7 @@ void block_matmul_f32(const f32 *x, const u8 *codes, const f32 *scale, const f32
     u32 blocks = inputs / block;
     f32 *sums = work + (size_t)rows * inputs, *factors = sums + (size_t)rows * blocks;
     i16 *words = (i16 *)work;
+    i8 *bytes = rounded && IN_BYTES(rows, block, kind) ? (i8 *)work : 0;
     CHECK(block <= MAX_BLOCK && bytes_of(kind, block) % MAX(LANES, WORDS) == 0,
           "blocks have the wrong size");
     INSIDE(x, (u64)rows * inputs * sizeof(f32));
@@ -236,14 +347,15 @@ void block_matmul_f32(const f32 *x, const u8 *codes, const f32 *scale, const f32
     INSIDE(y, (u64)rows * outputs * sizeof(f32));
     for (size_t r = 0; r < rows; r++)
         if (rounded)
-            round_row(x + r * inputs, words + r * inputs, factors + r * blocks,
+            round_row(x + r * inputs, words + r * inputs, bytes, factors + r * blocks,
                       sums + r * blocks, inputs, block, kind);
         else
             prepare_row(x + r * inputs, work + r * inputs, sums + r * blocks, inputs, block,
                         kind);
-    Product s = {work, sums, words, factors, codes, scale, offset, y,
+    Product s = {work, sums, words, bytes, factors, codes, scale, offset, y,
                  rows, outputs, inputs, block, kind};
     u32 grain = (1 << 18) / MAX(1, rows * inputs);
+    if (multiply_bytes(&s, grain)) return;
     parallel_for(rounded ? multiply_rounded_all[kind] : multiply_all[kind], &s,
                  CEIL_DIV(outputs, 2u), MAX(1, grain));
 }

@@ -51,6 +51,16 @@
 #define MADD_I16(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b))
 #endif
 
+/* Products of 32 unsigned and 32 signed bytes, of which four neighbours are summed in 32
+   bits. The products of two neighbours must fit into 16 bits. */
+#if defined(__AVX2__)
+#define DOT_U8_I8(a, b)                                                                \
+    _mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)(a), (__m256i)(b)),                \
+                      _mm256_set1_epi16(1))
+#define WORDS_MADD_I16 16 /* half a register of AVX-512 */
+#define HALF_MADD_I16(a, b) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#endif
+
 #if defined(__AVX512BW__)
 #include <cpuid.h>
 
