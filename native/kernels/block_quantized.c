@@ -33,12 +33,11 @@ INLINE void prefetch_outputs(const Product *s, u32 first, u32 count) {
     if (first + count > s->outputs) return;
     size_t bytes = bytes_of(s->kind, s->inputs), blocks = s->inputs / s->block * sizeof(f32);
     const u8 *codes = s->codes + first * bytes, *scale = (const u8 *)s->scale + first * blocks;
-    const u8 *offset = (const u8 *)s->offset + first * blocks;
     for (size_t i = 0; i < count * bytes; i += CACHE_LINE) __builtin_prefetch(codes + i);
-    for (size_t i = 0; i < count * blocks; i += CACHE_LINE) {
-        __builtin_prefetch(scale + i);
-        if (s->offset) __builtin_prefetch(offset + i);
-    }
+    for (size_t i = 0; i < count * blocks; i += CACHE_LINE) __builtin_prefetch(scale + i);
+    if (!s->offset) return;
+    const u8 *offset = (const u8 *)s->offset + first * blocks;
+    for (size_t i = 0; i < count * blocks; i += CACHE_LINE) __builtin_prefetch(offset + i);
 #endif
 }
 
@@ -99,6 +98,17 @@ static void round_row(const f32 *x, i16 *y, i8 *bytes, f32 *factors, f32 *sums, 
 
 /* --- products --------------------------------------------------------------------- */
 
+/* What the offsets add to an output of a row. */
+INLINE f32 sum_of_offsets(const Product *s, u32 output, u32 row) {
+    if (!s->offset) return 0;
+    u32 blocks = s->inputs / s->block;
+    const f32 *offset = s->offset + (size_t)output * blocks;
+    const f32 *sums = s->sums + (size_t)row * blocks;
+    f32 sum = 0;
+    for (u32 b = 0; b < blocks; b++) sum += offset[b] * sums[b];
+    return sum;
+}
+
 INLINE vec floats_of(const u8 *p, Codes kind, bool high) {
     Bytes b;
     memcpy(&b, p, sizeof b);
@@ -137,10 +147,7 @@ INLINE void multiply(const Product *s, u32 first, u32 columns, u32 row, u32 rows
     for (u32 c = 0; c < columns; c++)
         for (u32 r = 0; r < rows; r++) {
             f32 sum = reduce_add(total[c][r]);
-            const f32 *offset = s->offset + (size_t)(first + c) * blocks;
-            const f32 *sums = s->sums + (size_t)(row + r) * blocks;
-            if (s->offset)
-                for (u32 b = 0; b < blocks; b++) sum += offset[b] * sums[b];
+            sum += sum_of_offsets(s, first + c, row + r);
             s->y[(size_t)(row + r) * s->outputs + first + c] = sum;
         }
 }
@@ -202,10 +209,7 @@ INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, 
         for (u32 r = 0; r < rows; r++) {
             f32 sum = 0;
             for (u32 i = 0; i < WORDS / 2; i++) sum += total[c][r][i];
-            const f32 *offset = s->offset + (size_t)(first + c) * blocks;
-            const f32 *sums = s->sums + (size_t)(row + r) * blocks;
-            if (s->offset)
-                for (u32 b = 0; b < blocks; b++) sum += offset[b] * sums[b];
+            sum += sum_of_offsets(s, first + c, row + r);
             s->y[(size_t)(row + r) * s->outputs + first + c] = sum;
         }
 }
@@ -293,9 +297,7 @@ INLINE void dot_columns(const Product *s, u32 first, u32 columns, Codes kind, u3
     for (u32 c = 0; c < columns; c++) {
         f32 sum = 0;
         for (u32 i = 0; i < BYTES / 4; i++) sum += total[c][i];
-        const f32 *offset = s->offset + (size_t)(first + c) * blocks;
-        if (s->offset)
-            for (u32 b = 0; b < blocks; b++) sum += offset[b] * s->sums[b];
+        sum += sum_of_offsets(s, first + c, 0);
         s->y[first + c] = sum;
     }
 }
