@@ -115,6 +115,7 @@ PAGES = [
     Page("docs/onnx.md", 3, shows="grad override_gradient", backend="wasm"),
     Page("docs/tfjs.md", 1, shows="grad override_gradient sum", backend="wasm"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
+    Page("docs/language-models.md", 2, shows="jit rms_norm rotary_embedding grad"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/attribution/README.md", 1),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
