@@ -1,0 +1,242 @@
+"""The sizes of a model, from the metadata of its file, and checks of its tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from plugrad.importing import ModelError
+
+from .reader import GgufFile
+from .weights import is_supported
+
+__all__ = ["ARCHITECTURES", "Config", "read_config"]
+
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
+# Whether the rotary embedding rotates neighbours, by architecture.
+ARCHITECTURES = {"llama": True, "qwen2": False}
+MAX_SIZE = 2**31  # of anything that the metadata counts
+MAX_LAYERS = 10_000
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes and settings of a model.
+
+    Attributes:
+        architecture: The name of the architecture in the file.
+        layers: The number of layers.
+        width: The size of the residual stream.
+        hidden: The width between the two products of an MLP.
+        heads: The number of query heads.
+        kv_heads: The number of key and value heads.
+        head_size: The size of a query or key.
+        vocabulary: The number of tokens.
+        context: The longest text in tokens.
+        epsilon: Added to the mean of squares in RMS norms.
+        rope_base: The base of the frequencies of rotary embeddings.
+        rope_size: How many elements of a query rotate.
+        interleaved: Whether rotary embeddings rotate neighbours.
+
+    """
+
+    architecture: str
+    layers: int
+    width: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary: int
+    context: int
+    epsilon: float
+    rope_base: float
+    rope_size: int
+    interleaved: bool
+
+
+def read_config(file: GgufFile) -> Config:
+    """Return the sizes of a model after checking its metadata and tensors.
+
+    Raises:
+        ModelError: Something is missing, wrong or not supported; the error lists all
+            problems.
+
+    """
+    architecture = file.metadata.get("general.architecture")
+    if architecture not in ARCHITECTURES:
+        raise ModelError(
+            [
+                f"its architecture is {architecture!r}; supported are "
+                f"{' and '.join(ARCHITECTURES)} (Llama, Mistral, SmolLM2, TinyLlama, "
+                "Qwen2 and models that use their layers)"
+            ]
+        )
+    problems: list[str] = []
+    config = _Reading(file, architecture, problems).config()
+    if not problems:
+        problems += _check_sizes(config)
+    if not problems:
+        problems += _check_tensors(file, config)
+    if problems:
+        raise ModelError(problems)
+    return config
+
+
+class _Reading:
+    """Reads numbers of the metadata, and collects what is wrong with them."""
+
+    def __init__(self, file: GgufFile, name: str, problems: list[str]) -> None:
+        self.file, self.name, self.problems = file, name, problems
+
+    def config(self) -> Config:
+        """Return the sizes; what could not be read is 1."""
+        self.reject_unsupported()
+        width = self.integer("embedding_length")
+        heads = self.integer("attention.head_count")
+        head_size = self.integer("attention.key_length", width // heads)
+        context = self.integer("context_length")
+        embedding = self.file.tensors.get("token_embd.weight")
+        shape = embedding.shape if embedding else ()
+        if len(shape) != 2:
+            self.problems.append("there is no matrix token_embd.weight")
+        value_size = self.integer("attention.value_length", head_size)
+        if value_size != head_size:
+            self.problems.append(
+                f"values of size {value_size} and keys of size {head_size} in one head "
+                "are not supported"
+            )
+        return Config(
+            architecture=self.name,
+            layers=self.integer("block_count"),
+            width=width,
+            hidden=self.integer("feed_forward_length"),
+            heads=heads,
+            kv_heads=self.integer("attention.head_count_kv", heads),
+            head_size=head_size,
+            vocabulary=shape[0] if shape else 1,
+            # Within the window, an attention with a sliding window is a full one.
+            context=min(context, self.integer("attention.sliding_window", context)),
+            epsilon=self.number("attention.layer_norm_rms_epsilon"),
+            rope_base=self.number("rope.freq_base", 10000.0),
+            rope_size=self.integer("rope.dimension_count", head_size),
+            interleaved=ARCHITECTURES[self.name],
+        )
+
+    def reject_unsupported(self) -> None:
+        """Add a problem for each setting that would change the results."""
+        rows: list[tuple[str, Callable[[Any], bool], str]] = [
+            ("rope.scaling.type", lambda x: x in (None, "none"), "a scaled RoPE"),
+            ("rope.scale_linear", lambda x: x in (None, 1, 0), "a scaled RoPE"),
+            ("expert_count", lambda x: x in (None, 0), "a mixture of experts"),
+            ("logit_scale", lambda x: x in (None, 0, 1), "scaled logits"),
+            ("residual_scale", lambda x: x in (None, 0, 1), "scaled residuals"),
+            ("embedding_scale", lambda x: x in (None, 0, 1), "scaled embeddings"),
+            ("attention.scale", lambda x: x in (None, 0), "scaled attention"),
+        ]
+        for key, is_plain, what in rows:
+            value = self.file.metadata.get(f"{self.name}.{key}")
+            if not is_plain(value):
+                self.problems.append(
+                    f"{self.name}.{key} is {value!r}: {what} is not supported; choose "
+                    "a model without it"
+                )
+
+    def value(self, key: str, default: Any, what: str, fits: Any) -> Any:
+        """Return a number of the metadata, or 1 and a problem."""
+        full = f"{self.name}.{key}"
+        value = self.file.metadata.get(full, default)
+        if value is None:
+            self.problems.append(f"the metadata {full} is missing")
+            return 1
+        if not fits(value):
+            self.problems.append(f"{full} is {value!r}; it must be {what}")
+            return 1
+        return value
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """Return a size."""
+        fits = lambda x: type(x) is int and 0 < x < MAX_SIZE  # noqa: E731
+        return int(self.value(key, default, "one positive integer", fits))
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Return a positive number."""
+        fits = lambda x: (  # noqa: E731
+            type(x) in (int, float) and math.isfinite(x) and x > 0
+        )
+        return float(self.value(key, default, "a positive number", fits))
+
+
+def _check_sizes(config: Config) -> list[str]:
+    """Return which sizes contradict each other."""
+    problems = []
+    if config.heads % config.kv_heads:
+        problems.append(
+            f"{config.heads} query heads cannot share {config.kv_heads} key heads"
+        )
+    if config.rope_size > config.head_size or config.rope_size % 2:
+        problems.append(
+            f"{config.rope_size} elements of a head cannot rotate in pairs; it has "
+            f"{config.head_size}"
+        )
+    if config.layers > MAX_LAYERS:
+        problems.append(f"{config.layers} layers; at most {MAX_LAYERS} are supported")
+    return problems
+
+
+def _check_tensors(file: GgufFile, config: Config) -> list[str]:
+    """Return which tensors are missing, wrong or unknown."""
+    required, optional = _expected_shapes(config)
+    known = required | optional
+    problems = [
+        f"tensor {name!r} is missing" for name in required if name not in file.tensors
+    ]
+    for name, info in file.tensors.items():
+        if name not in known:
+            problems.append(
+                f"tensor {name!r} is not part of a model of the architecture "
+                f"{config.architecture!r}, as far as it is supported"
+            )
+        elif info.shape != known[name]:
+            problems.append(
+                f"tensor {name!r} has the shape {info.shape}, and by the metadata "
+                f"{known[name]}"
+            )
+        elif not is_supported(info.kind):
+            problems.append(
+                f"tensor {name!r} has the type {info.kind.name}, which is not "
+                "supported; quantize the model in another way, such as Q4_K_M"
+            )
+    return problems
+
+
+def _expected_shapes(config: Config) -> tuple[Shapes, Shapes]:
+    """Return the shapes of the tensors that must and that may exist, by name."""
+    width, hidden, tokens = config.width, config.hidden, config.vocabulary
+    q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
+    matrices = {
+        "attn_q": (q, width),
+        "attn_k": (kv, width),
+        "attn_v": (kv, width),
+        "attn_output": (width, q),
+        "ffn_gate": (hidden, width),
+        "ffn_up": (hidden, width),
+        "ffn_down": (width, hidden),
+    }
+    required: Shapes = {
+        "token_embd.weight": (tokens, width),
+        "output_norm.weight": (width,),
+    }
+    optional: Shapes = {
+        "output.weight": (tokens, width),
+        "rope_freqs.weight": (config.rope_size // 2,),
+    }
+    for i in range(config.layers):
+        for name in ("attn_norm", "ffn_norm"):
+            required[f"blk.{i}.{name}.weight"] = (width,)
+        for name, shape in matrices.items():
+            required[f"blk.{i}.{name}.weight"] = shape
+            optional[f"blk.{i}.{name}.bias"] = shape[:1]
+    return required, optional

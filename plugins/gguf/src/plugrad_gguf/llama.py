@@ -1,0 +1,178 @@
+"""The forward pass of Llama-like models, from embeddings to logits.
+
+The residual stream ``x`` is ``[positions, width]``. Caches are ``[1, heads, positions,
+size]``; a pass over the tokens from ``start`` on writes their keys and values there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import plugrad as pg
+
+from .config import Config
+from .weights import Params
+
+__all__ = ["Caches", "Steering", "embed", "rotary_tables", "run", "to_logits"]
+
+Steering: TypeAlias = Mapping[int, pg.Tensor]  # a vector to add, by layer
+EMBEDDINGS, HEAD = "token_embd.weight", "output.weight"
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The keys and values of all positions, a tensor for each layer.
+
+    Attributes:
+        keys: The keys.
+        values: The values.
+
+    """
+
+    keys: tuple[pg.Tensor, ...]
+    values: tuple[pg.Tensor, ...]
+
+    @classmethod
+    def empty(cls, config: Config, positions: int) -> Caches:
+        """Return caches with room for a number of positions."""
+        shape = (1, config.kv_heads, positions, config.head_size)
+        keys = tuple(pg.zeros(shape) for _ in range(config.layers))
+        return cls(keys, tuple(pg.zeros(shape) for _ in range(config.layers)))
+
+
+def rotary_tables(
+    config: Config, params: Params, positions: int
+) -> tuple[pg.Tensor, pg.Tensor]:
+    """Return the cosines and sines of the angles, each ``[positions, pairs]``.
+
+    Source:
+        J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+        2021; ``rope_freqs.weight`` divides the frequencies, as in Llama 3.1.
+    """
+    powers = np.arange(0, config.rope_size, 2) / config.rope_size
+    frequencies = config.rope_base**-powers
+    if "rope_freqs.weight" in params.vectors:
+        frequencies = frequencies / params.vectors["rope_freqs.weight"].numpy()
+    angles = np.arange(positions)[:, None] * frequencies
+    cos, sin = np.cos(angles), np.sin(angles)
+    return pg.asarray(cos.astype(np.float32)), pg.asarray(sin.astype(np.float32))
+
+
+def embed(params: Params, codes: pg.Tensor) -> pg.Tensor:
+    """Return the embeddings of tokens, ``[*codes.shape, width]``."""
+    return params.matrices[EMBEDDINGS].rows(codes)
+
+
+def to_logits(params: Params, x: pg.Tensor) -> pg.Tensor:
+    """Return the logits ``[positions, tokens]``; the head may be the embeddings."""
+    name = HEAD if HEAD in params.matrices else EMBEDDINGS
+    return params.matrices[name].product(x)
+
+
+def run(
+    params: Params,
+    config: Config,
+    x: pg.Tensor,
+    rotary: tuple[pg.Tensor, pg.Tensor],
+    caches: Caches | None = None,
+    start: int | pg.Tensor = 0,
+    steering: Steering | None = None,
+) -> pg.Tensor:
+    """Return the residual stream after the last norm.
+
+    Args:
+        params: The weights.
+        config: The sizes.
+        x: Embeddings, ``[positions, width]``.
+        rotary: The tables of ``rotary_tables``.
+        caches: Where keys and values are written; None: nowhere.
+        start: The position of the first token. A tensor, ``int32[]``, stands for the
+            position of a single token.
+        steering: Vectors that are added after layers.
+
+    """
+    length = x.shape[0]
+    if isinstance(start, int):
+        cos, sin = (table[start : start + length] for table in rotary)
+    else:
+        cos, sin = (table[start] for table in rotary)
+    for i in range(config.layers):
+        layer = _Layer(params, config, f"blk.{i}.")
+        cache = None if caches is None else (caches.keys[i], caches.values[i])
+        x = x + layer.attend(layer.norm(x, "attn_norm"), (cos, sin), cache, start)
+        x = x + layer.mlp(layer.norm(x, "ffn_norm"))
+        if steering and i in steering:
+            x = x + steering[i]
+    return pg.rms_norm(x, params.vectors["output_norm.weight"], epsilon=config.epsilon)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The functions of one layer; ``prefix`` begins the names of its weights."""
+
+    params: Params
+    config: Config
+    prefix: str
+
+    def norm(self, x: pg.Tensor, name: str) -> pg.Tensor:
+        scale = self.params.vectors[f"{self.prefix}{name}.weight"]
+        return pg.rms_norm(x, scale, epsilon=self.config.epsilon)
+
+    def dense(self, x: pg.Tensor, name: str) -> pg.Tensor:
+        """Multiply by a weight; add its bias, if there is one."""
+        y = self.params.matrices[f"{self.prefix}{name}.weight"].product(x)
+        bias = self.params.vectors.get(f"{self.prefix}{name}.bias")
+        return y if bias is None else y + bias
+
+    def heads(self, x: pg.Tensor, name: str, count: int) -> pg.Tensor:
+        """Return queries, keys or values, ``[1, heads, positions, size]``."""
+        y = pg.reshape(self.dense(x, name), (1, x.shape[0], count, -1))
+        return pg.permute_dims(y, (0, 2, 1, 3))
+
+    def attend(
+        self,
+        x: pg.Tensor,
+        rotary: tuple[pg.Tensor, pg.Tensor],
+        cache: tuple[pg.Tensor, pg.Tensor] | None,
+        start: int | pg.Tensor,
+    ) -> pg.Tensor:
+        """Return the output of the attention for normalized ``x``."""
+        config, length = self.config, x.shape[0]
+        kind = config.interleaved
+        q = self.heads(x, "attn_q", config.heads)
+        k = self.heads(x, "attn_k", config.kv_heads)
+        v = self.heads(x, "attn_v", config.kv_heads)
+        q, k = (pg.rotary_embedding(y, *rotary, interleaved=kind) for y in (q, k))
+        filled: int | pg.Tensor | None = None
+        if cache is not None:
+            _write(cache, k, v, start)
+            if not isinstance(start, int) or start > 0:
+                k, v = cache
+                filled = start + length
+        y = pg.scaled_dot_product_attention(
+            q, k, v, length=filled, is_causal=True, enable_gqa=True
+        )
+        y = pg.reshape(pg.permute_dims(y, (0, 2, 1, 3)), (length, -1))
+        return self.dense(y, "attn_output")
+
+    def mlp(self, x: pg.Tensor) -> pg.Tensor:
+        """Return the output of the gated MLP for normalized ``x``."""
+        gate = pg.silu(self.dense(x, "ffn_gate"))
+        return self.dense(gate * self.dense(x, "ffn_up"), "ffn_down")
+
+
+def _write(
+    cache: tuple[pg.Tensor, pg.Tensor],
+    k: pg.Tensor,
+    v: pg.Tensor,
+    start: int | pg.Tensor,
+) -> None:
+    """Write keys and values into a cache from a position on."""
+    for target, rows in zip(cache, (k, v), strict=True):
+        if isinstance(start, int):
+            target[:, :, start : start + rows.shape[2]] = rows
+        else:
+            target[:, :, start] = rows[:, :, 0]

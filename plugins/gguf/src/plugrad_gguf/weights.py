@@ -1,0 +1,101 @@
+"""How weights are held in memory, and the products with them.
+
+No other module knows how a weight is stored. Here every element is a float32, whatever
+its type in the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import gguf
+import numpy as np
+import plugrad as pg
+
+from .reader import Array, TensorInfo
+
+__all__ = ["Params", "Weight", "convert", "is_supported", "stored_bytes"]
+
+CHUNK_ELEMENTS = 2**20  # converted at once; temporary memory is some times as much
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A matrix ``[outputs, inputs]`` of a model.
+
+    Attributes:
+        values: The elements.
+
+    """
+
+    values: pg.Tensor
+
+    @classmethod
+    def from_file(cls, info: TensorInfo) -> Weight:
+        """Return a matrix of a file on the active backend."""
+        return cls(pg.asarray(convert(info)))
+
+    def product(self, x: pg.Tensor) -> pg.Tensor:
+        """Return ``x @ w.T``, ``[..., outputs]``, for ``x`` of ``[..., inputs]``."""
+        return pg.matmul(x, self.values, transpose_b=True)
+
+    def rows(self, codes: pg.Tensor) -> pg.Tensor:
+        """Return the rows with the given numbers, ``[*codes.shape, inputs]``."""
+        return pg.take(self.values, codes, axis=0)
+
+
+@dataclass(frozen=True)
+class Params:
+    """The weights of a model by name, on one backend.
+
+    Attributes:
+        matrices: Tensors with two axes.
+        vectors: Tensors with one axis: scales of norms, biases.
+
+    """
+
+    matrices: Mapping[str, Weight]
+    vectors: Mapping[str, pg.Tensor]
+
+    @classmethod
+    def from_file(cls, tensors: Mapping[str, TensorInfo]) -> Params:
+        """Return the tensors of a file on the active backend."""
+        matrices, vectors = {}, {}
+        for name, info in tensors.items():
+            if len(info.shape) == 2:
+                matrices[name] = Weight.from_file(info)
+            else:
+                vectors[name] = pg.asarray(convert(info))
+        return cls(matrices, vectors)
+
+
+@functools.cache
+def is_supported(kind: gguf.GGMLQuantizationType) -> bool:
+    """Return whether tensors of a type in a file can be used."""
+    _, nbytes = gguf.GGML_QUANT_SIZES[kind]
+    try:
+        gguf.dequantize(np.zeros((1, nbytes), np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def stored_bytes(tensors: Iterable[TensorInfo]) -> int:
+    """Return how much memory the tensors of a file will take on a backend."""
+    return sum(4 * math.prod(info.shape) for info in tensors)
+
+
+def convert(info: TensorInfo) -> Array:
+    """Return a tensor of a file as float32."""
+    if info.kind == gguf.GGMLQuantizationType.F32:
+        return info.data.view("<f4").reshape(info.shape)
+    result = np.empty(info.shape, np.float32)
+    rows = result.reshape(len(info.data), -1)
+    step = max(1, CHUNK_ELEMENTS // max(1, rows.shape[1]))
+    with np.errstate(all="ignore"):  # scales in a damaged file may be inf or nan
+        for i in range(0, len(rows), step):
+            rows[i : i + step] = gguf.dequantize(info.data[i : i + step], info.kind)
+    return result
