@@ -117,7 +117,7 @@ def test_caches_continue_a_text_in_parts(case, backend, tmp_path):
     """A prompt, a second part of several tokens, then single tokens under jit."""
     made = tiny(tmp_path, **CASES[case])
     model = load(made.path)
-    config, params = model.config, model.params()
+    config, params = model.config, model._active_params()
     rotary = rotary_tables(config, params, 32)
     caches = Caches.empty(config, 32)
     x = run(params, config, embed(params, pg.asarray(TOKENS[:3])), rotary, caches)

@@ -158,14 +158,12 @@ class _Reading:
 
     def integer(self, key: str, default: int | None = None) -> int:
         """Return a size."""
-        fits = lambda x: type(x) is int and 0 < x < MAX_SIZE  # noqa: E731
+        fits = lambda x: type(x) is int and 0 < x < MAX_SIZE
         return int(self.value(key, default, "one positive integer", fits))
 
     def number(self, key: str, default: float | None = None) -> float:
         """Return a positive number."""
-        fits = lambda x: (  # noqa: E731
-            type(x) in (int, float) and math.isfinite(x) and x > 0
-        )
+        fits = lambda x: type(x) in (int, float) and math.isfinite(x) and x > 0
         return float(self.value(key, default, "a positive number", fits))
 
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import plugrad as pg
-from plugrad.importing import loading, on_backend, open_backend
+from plugrad.importing import loading, on_backend, open_backend, printable
 
+from .chat import Message, render
 from .config import Config, read_config
+from .explain import TokenScores, score_tokens
+from .generate import Context, Stream, make_step
 from .llama import embed, rotary_tables, run, to_logits
-from .reader import GgufFile, read
+from .reader import Array, GgufFile, read
+from .sampling import Sampler, TextBuffer
+from .tokenizer import Tokenizer
 from .weights import Params, stored_bytes
 
 __all__ = ["Model", "load"]
@@ -46,6 +52,7 @@ def load(
 
     Source:
         The GGUF specification, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+
     """
     if backend is not None:
         open_backend("load", backend)
@@ -58,7 +65,7 @@ def load(
 
 
 class Model:
-    """A language model: logits, text, gradients.
+    """A language model: text, logits, gradients.
 
     Attributes:
         config: The sizes of the model.
@@ -73,28 +80,256 @@ class Model:
         self.metadata: Mapping[str, Any] = MappingProxyType(dict(file.metadata))
         self._file = file
         self._params: dict[str, Params] = {}  # by backend
+        self._steering: tuple[tuple[int, Array], ...] = ()
+        self._step = make_step(config)
 
-    def logits(self, tokens: Sequence[int]) -> pg.Tensor:
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; a ``ValueError`` if the file has none that is supported."""
+        tokenizer = Tokenizer(self.metadata)
+        if len(tokenizer.tokens) > self.config.vocabulary:
+            raise ValueError(
+                f"tokenizer: the file names {len(tokenizer.tokens)} tokens, and the "
+                f"model has {self.config.vocabulary}; the file is damaged"
+            )
+        return tokenizer
+
+    def to(self, backend: str | None) -> Model:
+        """Return the same model on another backend; None: the active one."""
+        if backend is not None:
+            open_backend("to", backend)
+        return Model(self._file, self.config, backend)
+
+    def logits(self, tokens: Sequence[int] | str) -> pg.Tensor:
         """Return the logits of the token that follows each token.
 
         Args:
-            tokens: The numbers of the tokens of a text.
+            tokens: A text, or the numbers of its tokens.
 
         Returns:
-            ``[len(tokens), config.vocabulary]``.
+            ``[number of tokens, config.vocabulary]``.
 
         Raises:
             ValueError: There are no tokens, too many, or a number is out of range.
 
         """
-        codes = self.check_tokens("logits", tokens)
+        codes = self._to_codes("logits", tokens)
         with on_backend(self.backend):
-            params = self.params()
-            x = embed(params, pg.asarray(codes))
+            params = self._active_params()
+            x = embed(params, pg.asarray(codes, dtype="int32"))
             rotary = rotary_tables(self.config, params, len(codes))
-            return to_logits(params, run(params, self.config, x, rotary))
+            y = run(params, self.config, x, rotary, steering=self._vectors())
+            return to_logits(params, y)
 
-    def params(self) -> Params:
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int = 128,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+        stream: Callable[[str], object] | None = None,
+        context: Context | None = None,
+    ) -> str:
+        """Return the text that follows a prompt.
+
+        Args:
+            prompt: A text, or the numbers of its tokens. Names of control tokens in a
+                text, such as ``<|im_end|>``, become these tokens.
+            max_tokens: The largest number of tokens.
+            temperature: What the logits are divided by before a token is drawn; 0: the
+                most likely token.
+            top_k: Draw among this number of the most likely tokens; None: among all.
+            top_p: Draw among the most likely tokens that together have this
+                probability; None: among all.
+            seed: The seed of the draws; equal seeds give equal texts. None: another
+                text each time.
+            stop: A text, or several, before which the text ends.
+            stream: A function that is called with each piece of text.
+            context: What ``new_context`` returns; it saves time if the prompt
+                continues a text that the context contains.
+
+        Raises:
+            ValueError: The prompt is empty or too long, or an argument is out of range.
+
+        Source:
+            A. Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020,
+            for ``top_p``.
+
+        """
+        pieces = self.stream(
+            prompt,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            stop=stop,
+            context=context,
+        )
+        found = []
+        for piece in pieces:
+            found.append(piece)
+            if stream is not None:
+                stream(piece)
+        return "".join(found)
+
+    def stream(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int = 128,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+        context: Context | None = None,
+    ) -> Stream:
+        """Return an iterator over the text that follows a prompt.
+
+        The arguments are those of ``generate``. The iterator also counts tokens and
+        time, see ``Stream``.
+
+        Raises:
+            ValueError: The prompt is empty or too long, or an argument is out of range.
+
+        """
+        codes = self._to_codes("generate", prompt)
+        if max_tokens < 0:
+            raise ValueError(f"generate: max_tokens must be 0 or more: {max_tokens!r}")
+        sampler = Sampler(temperature, top_k, top_p, seed)
+        buffer = TextBuffer(stop)
+        # The last token of a text is never read, so it needs no place.
+        count = min(max_tokens, self.config.context - len(codes) + 1)
+        context = self.new_context() if context is None else context
+        return Stream(context, self.tokenizer, codes, count, sampler, buffer)
+
+    def new_context(self) -> Context:
+        """Return an empty context, on the active backend and with the active steering.
+
+        Pass it to several calls of ``generate`` or ``stream`` whose prompts begin
+        alike, such as the turns of a conversation.
+        """
+        with on_backend(self.backend):
+            backend, params = pg.get_backend(), self._active_params()
+            vectors = self._vectors()
+            return Context(self.config, params, self._step, backend, vectors)
+
+    def chat_prompt(self, messages: Sequence[Message], *, reply: bool = True) -> str:
+        """Return messages as a prompt, by the chat template of the file.
+
+        Args:
+            messages: Dicts with ``role`` ("system", "user", "assistant") and
+                ``content``.
+            reply: Whether the prompt ends where the model should reply.
+
+        Raises:
+            ImportError: Jinja is not installed; it is in the extra ``chat``.
+            ValueError: The file has no chat template, or it fails.
+
+        """
+        tokens = self.tokenizer.tokens
+        bos, eos = (
+            "" if code is None else tokens[code]
+            for code in (self.tokenizer.bos, self.tokenizer.eos)
+        )
+        template = self.metadata.get("tokenizer.chat_template")
+        return render(template, messages, bos, eos, reply)
+
+    def explain(
+        self, prompt: str | Sequence[int], answer: str | Sequence[int]
+    ) -> TokenScores:
+        """Return how much each token of a prompt contributes to an answer.
+
+        Args:
+            prompt: A text, or the numbers of its tokens.
+            answer: The expected continuation, such as ``" Paris"``. The logit of its
+                first token is explained.
+
+        Returns:
+            The gradient of the logit with respect to the embedding of each token: its
+            product with the embedding, and its length.
+
+        Raises:
+            ValueError: The prompt is empty or too long, or the answer is empty.
+
+        Source:
+            A. Shrikumar et al., "Not Just a Black Box", 2016.
+
+        """
+        codes = self._to_codes("explain", prompt)
+        target = self._to_codes("explain", answer, bos=False)[0]
+        with on_backend(self.backend):
+            params, vectors = self._active_params(), self._vectors()
+            found = score_tokens(params, self.config, codes, target, vectors)
+            logits, scores, norms = (x.numpy().astype(np.float64) for x in found)
+        chances = np.exp(logits - logits.max())
+        texts = [
+            self.tokenizer.decode([code], special=True) for code in [*codes, target]
+        ]
+        return TokenScores(
+            tokens=tuple(texts[:-1]),
+            answer=texts[-1],
+            logit=float(logits[target]),
+            probability=float(chances[target] / chances.sum()),
+            scores=tuple(scores.tolist()),
+            norms=tuple(norms.tolist()),
+        )
+
+    @contextlib.contextmanager
+    def steering(self, layer: int, vector: Any) -> Iterator[None]:
+        """Return a context manager that adds a vector to the residual stream.
+
+        Blocks can be nested. A ``Context`` or ``Stream`` keeps the vectors with which
+        it was made.
+
+        Args:
+            layer: After which layer; negative numbers count from the last.
+            vector: ``[config.width]``, a tensor or an array.
+
+        Raises:
+            ValueError: There is no such layer, or the vector has the wrong shape.
+
+        Source:
+            A. Turner et al., "Steering Language Models With Activation Engineering",
+            2023.
+
+        """
+        layers, width = self.config.layers, self.config.width
+        if not -layers <= layer < layers:
+            raise ValueError(
+                f"steering: there is no layer {layer!r}; the model has {layers}"
+            )
+        values = pg.asarray(vector).numpy()
+        if values.shape != (width,) or values.dtype.kind not in "biuf":
+            raise ValueError(
+                f"steering: the vector must be float32[{width}], got "
+                f"{values.dtype}{[*values.shape]}"
+            )
+        old = self._steering
+        self._steering = (*old, (layer % layers, values.astype(np.float32)))
+        try:
+            yield
+        finally:
+            self._steering = old
+
+    def __repr__(self) -> str:
+        """Return the architecture and the sizes."""
+        c = self.config
+        name = self.metadata.get("general.name")
+        title = printable(name) if isinstance(name, str) else "Model"
+        return (
+            f"<{title}: {c.architecture}, {c.layers} layers, width {c.width}, "
+            f"{c.vocabulary} tokens, context {c.context}>"
+        )
+
+    # --- inside ----------------------------------------------------------------------
+
+    def _active_params(self) -> Params:
         """Return the weights on the active backend."""
         backend = pg.get_backend()
         if backend not in self._params:
@@ -102,7 +337,29 @@ class Model:
                 self._params[backend] = Params.from_file(self._file.tensors)
         return self._params[backend]
 
-    def check_tokens(self, function: str, tokens: Sequence[int]) -> np.ndarray[Any, Any]:
-        """Return tokens as an array, after checks."""
-        codes = np.asarray(tokens, np.int64)
-        return codes.astype(np.int32)
+    def _vectors(self) -> dict[int, pg.Tensor]:
+        """Return what is added after each layer, on the active backend."""
+        sums: dict[int, Array] = {}
+        for layer, values in self._steering:
+            sums[layer] = sums.get(layer, np.float32(0)) + values
+        return {layer: pg.asarray(values) for layer, values in sums.items()}
+
+    def _to_codes(
+        self, function: str, tokens: str | Sequence[int], bos: bool | None = None
+    ) -> list[int]:
+        """Return the numbers of the tokens of a text, after checks."""
+        if isinstance(tokens, str):
+            tokens = self.tokenizer.encode(tokens, bos=bos)
+        codes = [operator.index(code) for code in tokens]
+        if not 0 < len(codes) <= self.config.context:
+            raise ValueError(
+                f"{function}: the text has {len(codes)} tokens; it must have 1 to "
+                f"{self.config.context}, the context of the model"
+            )
+        wrong = [code for code in codes if not 0 <= code < self.config.vocabulary]
+        if wrong:
+            raise ValueError(
+                f"{function}: there is no token {wrong[0]}; the model has "
+                f"{self.config.vocabulary}"
+            )
+        return codes

@@ -149,7 +149,8 @@ class _Cursor:
         """Return the next strings; a vocabulary has 100,000 of them."""
         self.check_count(count, 8, "strings")
         self.budget.allocate(OBJECT_BYTES * count)
-        data, at, found = self._data, self.position, []
+        data, at = self._data, self.position
+        found: list[bytes] = []
         unpack, limit = struct.Struct("<Q").unpack_from, len(self._data)
         for _ in range(count):
             begin = at + 8

@@ -1,0 +1,217 @@
+"""The tokenizer in a GGUF file: text to token numbers and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .bytelevel import PRETOKENIZERS, ByteLevel
+from .sentencepiece import SentencePiece
+
+__all__ = ["Tokenizer"]
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4  # the types of tokens in GGUF
+# Tokens that end a text, whichever of them the metadata names.
+ENDS = (
+    "</s>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|im_end|>",
+)
+
+
+class Tokenizer:
+    """The vocabulary of a model.
+
+    Attributes:
+        tokens: The texts of the tokens, as the file writes them.
+        bos: The token that begins a text, or None.
+        eos: The token that ends a text, or None.
+        ends: All tokens that end a text.
+        adds_bos: Whether a text begins with ``bos``.
+
+    """
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        """Read the vocabulary.
+
+        Args:
+            metadata: The metadata of a GGUF file.
+
+        Raises:
+            ValueError: There is no vocabulary, it is damaged, or of an unknown kind.
+
+        """
+        self._metadata = metadata
+        kind = self._get("model")
+        if kind not in ("gpt2", "llama"):
+            raise ValueError(
+                f"tokenizer: the file has the tokenizer {kind!r}; supported are 'gpt2' "
+                "(byte-level BPE) and 'llama' (SentencePiece): pass token numbers "
+                "instead of text"
+            )
+        self.tokens = self._get_texts("tokens")
+        self._kinds = self._get_kinds()
+        self.bos, self.eos = (self._get_code(f"{x}_token_id") for x in ("bos", "eos"))
+        pre = self._get("pre", "default")
+        is_llama3 = PRETOKENIZERS.get(pre) == "llama-bpe"
+        default = kind == "llama" or is_llama3
+        self.adds_bos = (
+            bool(self._get("add_bos_token", default)) and self.bos is not None
+        )
+        self._adds_space = kind == "llama" and bool(self._get("add_space_prefix", True))
+        self._model = (
+            self._make_bytelevel(pre) if kind == "gpt2" else self._make_pieces()
+        )
+        self.ends = self._find_ends()
+        self._special = self._pattern((UNKNOWN, CONTROL, USER_DEFINED))
+        self._added = self._pattern((USER_DEFINED,))
+        self._codes = {token: code for code, token in enumerate(self.tokens)}
+
+    def encode(
+        self, text: str, *, special: bool = True, bos: bool | None = None
+    ) -> list[int]:
+        """Return the numbers of the tokens of a text.
+
+        Args:
+            text: The text.
+            special: Whether names of control tokens in the text, such as
+                ``<|im_end|>``, become these tokens. Pass False for text that you do
+                not trust.
+            bos: Whether the result begins with ``bos``; None: if the file says so and
+                the text does not begin with its name.
+
+        """
+        codes: list[int] = []
+        pattern = self._special if special else self._added
+        space = self._adds_space
+        begin = 0
+        for match in pattern.finditer(text) if pattern else ():
+            codes += self._encode_plain(text[begin : match.start()], space)
+            codes.append(self._codes[match[0]])
+            begin, space = match.end(), self._adds_space
+        codes += self._encode_plain(text[begin:], space)
+        wanted = self.adds_bos and codes[:1] != [self.bos] if bos is None else bos
+        if not wanted:
+            return codes
+        if self.bos is None:
+            raise ValueError("encode: the file names no token that begins a text")
+        return [self.bos, *codes]
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Return the text of tokens.
+
+        Args:
+            tokens: The numbers.
+            special: Whether control tokens are shown by their names.
+
+        Raises:
+            ValueError: A number is not in the vocabulary.
+
+        """
+        codes = [int(code) for code in tokens]
+        data = b"".join(self.to_bytes(code, special=special) for code in codes)
+        text = data.decode("utf-8", "replace")
+        starts = codes[1:] if codes[:1] == [self.bos] else codes
+        if self._adds_space and not special and starts:
+            return text.removeprefix(" ")  # which encode has added
+        return text
+
+    def to_bytes(self, code: int, *, special: bool = False) -> bytes:
+        """Return what a token adds to the text; nothing, if it is a control token."""
+        if not 0 <= code < len(self.tokens):
+            raise ValueError(
+                f"decode: there is no token {code}; the vocabulary has "
+                f"{len(self.tokens)}"
+            )
+        if self._kinds[code] in (UNKNOWN, CONTROL):
+            return self.tokens[code].encode() if special else b""
+        if self._kinds[code] == USER_DEFINED:
+            return self.tokens[code].encode()
+        return self._model.to_bytes(code)
+
+    def _encode_plain(self, text: str, space: bool) -> list[int]:
+        if not text:
+            return []
+        return self._model.encode(f" {text}" if space else text)
+
+    # --- reading of the metadata -----------------------------------------------------
+
+    def _get(self, key: str, default: Any = None) -> Any:
+        return self._metadata.get(f"tokenizer.ggml.{key}", default)
+
+    def _get_texts(self, key: str) -> list[str]:
+        values = self._get(key)
+        if not isinstance(values, list) or not all(isinstance(x, str) for x in values):
+            raise ValueError(
+                f"tokenizer: tokenizer.ggml.{key} is missing or not a list of strings; "
+                "the file may contain only a model: pass token numbers instead of text"
+            )
+        return values
+
+    def _get_numbers(self, key: str, default: float) -> np.ndarray[Any, Any]:
+        """Return a number for each token."""
+        values = self._get(key)
+        if values is None:
+            return np.full(len(self.tokens), default)
+        found = np.asarray(values)
+        if found.shape != (len(self.tokens),) or found.dtype.kind not in "iuf":
+            raise ValueError(
+                f"tokenizer: tokenizer.ggml.{key} must be {len(self.tokens)} numbers, "
+                f"one for each token, not {found.dtype}{[*found.shape]}; the file is "
+                "damaged"
+            )
+        return found
+
+    def _get_kinds(self) -> list[int]:
+        kinds = self._get_numbers("token_type", NORMAL)
+        return [int(kind) for kind in kinds.astype(np.int64).tolist()]
+
+    def _get_code(self, key: str) -> int | None:
+        code = self._get(key)
+        if code is None:
+            return None
+        if type(code) is not int or not 0 <= code < len(self.tokens):
+            raise ValueError(
+                f"tokenizer: tokenizer.ggml.{key} is {code!r}; the vocabulary has "
+                f"{len(self.tokens)} tokens: the file is damaged"
+            )
+        return code
+
+    def _make_bytelevel(self, pre: Any) -> ByteLevel:
+        if pre not in PRETOKENIZERS:
+            raise ValueError(
+                f"tokenizer: text is split as {pre!r}; supported are "
+                f"{', '.join(PRETOKENIZERS)}: pass token numbers instead of text"
+            )
+        return ByteLevel(self.tokens, self._get_texts("merges"), pre)
+
+    def _make_pieces(self) -> SentencePiece:
+        unknown = self._get_code("unknown_token_id")
+        scores = self._get_numbers("scores", 0.0).tolist()
+        return SentencePiece(self.tokens, scores, self._kinds, unknown or 0)
+
+    def _find_ends(self) -> frozenset[int]:
+        named = (self._get_code(f"{name}_token_id") for name in ("eos", "eot", "eom"))
+        others = [
+            code
+            for code, token in enumerate(self.tokens)
+            if self._kinds[code] == CONTROL and token in ENDS
+        ]
+        return frozenset(code for code in (*named, *others) if code is not None)
+
+    def _pattern(self, kinds: Sequence[int]) -> re.Pattern[str] | None:
+        """Return what finds the tokens of some types in a text, the longest first."""
+        found = {
+            token
+            for token, kind in zip(self.tokens, self._kinds, strict=True)
+            if kind in kinds and token
+        }
+        if not found:
+            return None
+        ordered = sorted(found, key=lambda token: (-len(token), token))
+        return re.compile("|".join(map(re.escape, ordered)))
