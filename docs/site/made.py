@@ -78,7 +78,13 @@ TITLES = {
     for module in modules.split()
 }
 # Distributions that are not part of plugrad, and their public modules.
-OTHER_DISTRIBUTIONS = ("plugrad_mpi", "plugrad_onnx", "plugrad_tfjs", "plugrad_train")
+OTHER_DISTRIBUTIONS = (
+    "plugrad_gguf",
+    "plugrad_mpi",
+    "plugrad_onnx",
+    "plugrad_tfjs",
+    "plugrad_train",
+)
 CLASS_OPTIONS = (
     "    options:\n      inherited_members: true\n      show_if_no_docstring: true\n"
 )

@@ -71,7 +71,7 @@ def versions(folder):
     needs = [need for table in found for need in table["dependencies"]]
     needs += [need for lists in extras for each in lists for need in each]
     bounds = re.findall(r"^plugrad[a-z-]*>=([\d.]+),<([\d.]+)$", "\n".join(needs), re.M)
-    assert len(bounds) == 23
+    assert len(bounds) == 25
     citation = (folder / "CITATION.cff").read_text()
     (cited,) = re.findall(r"^version: (.*)$", citation, re.M)
     return {cited, *(table["version"] for table in found)}, {*bounds}

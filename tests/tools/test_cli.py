@@ -373,6 +373,7 @@ DISTRIBUTIONS = {  # package: distribution
     "plugrad_attribution": "plugrad-attribution",
     "plugrad_conformance": "plugrad-conformance",
     "plugrad_cpu": "plugrad-cpu",
+    "plugrad_gguf": "plugrad-gguf",
     "plugrad_gradient_packs": "plugrad-gradient-packs",
     "plugrad_mpi": "plugrad-mpi",
     "plugrad_onnx": "plugrad-onnx",

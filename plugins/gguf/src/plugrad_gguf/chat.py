@@ -57,8 +57,7 @@ def _make_environment() -> Any:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
         raise ImportError(
-            "chat: chat templates need the package jinja2; install it with "
-            "pip install 'plugrad-gguf[chat]'"
+            "chat: chat templates need the package jinja2: pip install jinja2"
         ) from None
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]

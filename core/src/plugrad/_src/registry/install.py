@@ -17,6 +17,7 @@ FOLDERS = {
     "plugrad": "core",
     "plugrad-attribution": "plugins/attribution",
     "plugrad-cpu": "plugins/cpu",
+    "plugrad-gguf": "plugins/gguf",
     "plugrad-llvm": "plugins/llvm",
     "plugrad-mpi": "plugins/mpi",
     "plugrad-onnx": "plugins/onnx",
