@@ -137,3 +137,28 @@ def test_caches_continue_a_text_in_parts(case, backend, tmp_path):
     wanted = reference.logits(made, tokens)
     np.testing.assert_allclose(np.stack(found), wanted, **TOLERANCE)
     assert "replays" in str(replayed.explain(params, code, rotary, caches, position))
+
+
+PACKED = [Kind.Q4_0, Kind.Q4_1, Kind.Q8_0]
+
+
+@pytest.mark.parametrize("kind", PACKED, ids=lambda kind: kind.name)
+def test_packed_weights_equal_numpy(kind, backend, tmp_path):
+    made = tiny(tmp_path, kind=kind)
+    model = load(made.path)
+    found = model.logits(TOKENS)
+    np.testing.assert_allclose(
+        found.numpy(), reference.logits(made, TOKENS), **TOLERANCE
+    )
+    held = model._active_params().matrices["blk.0.ffn_up.weight"]
+    assert held.codes.dtype == ("int8" if kind is Kind.Q8_0 else "uint8")
+    assert held.codes.size == held.scale.size * 32 * held.bits // 8
+
+
+def test_rounded_inputs_change_the_logits_a_little(backend, tmp_path):
+    made = tiny(tmp_path, kind=Kind.Q4_1)
+    exact = load(made.path).logits(TOKENS).numpy()
+    rounded = load(made.path, rounded=True)
+    assert rounded.to("cpu").rounded
+    change = np.abs(rounded.logits(TOKENS).numpy() - exact).max()
+    assert 1e-4 < change < 0.1 * np.abs(exact).max()

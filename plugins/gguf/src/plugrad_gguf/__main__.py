@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit status."""
     given = _make_parser().parse_args(arguments)
     try:
-        model = load(given.model, backend=given.backend)
+        model = load(given.model, backend=given.backend, rounded=given.rounded)
         return _chat(model, given) if given.command == "chat" else _write(model, given)
     except (OSError, ValueError, ImportError, pg.BackendUnavailable) as error:
         print(f"plugrad_gguf: {error}", file=sys.stderr)
@@ -37,6 +37,11 @@ def _make_parser() -> argparse.ArgumentParser:
     for command in (chat, generate):
         command.add_argument("model", help="the GGUF file")
         command.add_argument("--backend", help="by default, the best one installed")
+        command.add_argument(
+            "--rounded",
+            action="store_true",
+            help="round inputs to 8 bits, as llama.cpp does: faster, less exact",
+        )
         command.add_argument("--max-tokens", type=int, default=256)
         command.add_argument("--temperature", type=float, default=0.0)
         command.add_argument("--top-k", type=int)

@@ -31,6 +31,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     backend: str | None = None,
+    rounded: bool = False,
     budget: pg.Budget | None = None,
 ) -> Model:
     """Return the language model in a GGUF file.
@@ -41,6 +42,8 @@ def load(
     Args:
         path: The file.
         backend: The backend to run on; None: the backend that is active in each call.
+        rounded: Whether to round the inputs of products with packed weights to 8 bits,
+            as llama.cpp does: this is faster, and changes the text.
         budget: Limits on the memory and time of loading, including the weights; by
             default ``plugrad.Budget()``.
 
@@ -61,7 +64,7 @@ def load(
         file = read(path, budget)
         config = read_config(file)
         budget.allocate(stored_bytes(file.tensors.values()))
-    return Model(file, config, backend)
+    return Model(file, config, backend, rounded=rounded)
 
 
 class Model:
@@ -71,11 +74,20 @@ class Model:
         config: The sizes of the model.
         metadata: The metadata of the file, by name.
         backend: The backend that it runs on; None: the one that is active in each call.
+        rounded: Whether inputs of products with packed weights are rounded.
 
     """
 
-    def __init__(self, file: GgufFile, config: Config, backend: str | None) -> None:
+    def __init__(
+        self,
+        file: GgufFile,
+        config: Config,
+        backend: str | None,
+        *,
+        rounded: bool = False,
+    ) -> None:
         self.backend = backend
+        self.rounded = rounded
         self.config = config
         self.metadata: Mapping[str, Any] = MappingProxyType(dict(file.metadata))
         self._file = file
@@ -98,7 +110,7 @@ class Model:
         """Return the same model on another backend; None: the active one."""
         if backend is not None:
             open_backend("to", backend)
-        return Model(self._file, self.config, backend)
+        return Model(self._file, self.config, backend, rounded=self.rounded)
 
     def logits(self, tokens: Sequence[int] | str) -> pg.Tensor:
         """Return the logits of the token that follows each token.
@@ -334,7 +346,9 @@ class Model:
         backend = pg.get_backend()
         if backend not in self._params:
             with pg.outside(), pg.use_backend(backend):  # tensors outlive the call
-                self._params[backend] = Params.from_file(self._file.tensors)
+                self._params[backend] = Params.from_file(
+                    self._file.tensors, rounded=self.rounded
+                )
         return self._params[backend]
 
     def _vectors(self) -> dict[int, pg.Tensor]:

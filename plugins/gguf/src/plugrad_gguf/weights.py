@@ -1,7 +1,7 @@
 """How weights are held in memory, and the products with them.
 
-No other module knows how a weight is stored. Here every element is a float32, whatever
-its type in the file.
+Only this module and ``packed`` know how a weight is stored: packed as in the file where
+plugrad can multiply by it so, and else as float32.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import gguf
 import numpy as np
 import plugrad as pg
 
+from .packed import ENCODINGS, PackedWeight, can_pack, packed_bytes
 from .reader import Array, TensorInfo
 
 __all__ = ["Params", "Weight", "convert", "is_supported", "stored_bytes"]
@@ -57,15 +58,26 @@ class Params:
 
     """
 
-    matrices: Mapping[str, Weight]
+    matrices: Mapping[str, Weight | PackedWeight]
     vectors: Mapping[str, pg.Tensor]
 
     @classmethod
-    def from_file(cls, tensors: Mapping[str, TensorInfo]) -> Params:
-        """Return the tensors of a file on the active backend."""
-        matrices, vectors = {}, {}
+    def from_file(
+        cls, tensors: Mapping[str, TensorInfo], *, rounded: bool = False
+    ) -> Params:
+        """Return the tensors of a file on the active backend.
+
+        Args:
+            tensors: The tensors of the file.
+            rounded: Whether inputs of products with packed weights are rounded.
+
+        """
+        matrices: dict[str, Weight | PackedWeight] = {}
+        vectors = {}
         for name, info in tensors.items():
-            if len(info.shape) == 2:
+            if can_pack(info):
+                matrices[name] = PackedWeight.from_file(info, rounded=rounded)
+            elif len(info.shape) == 2:
                 matrices[name] = Weight.from_file(info)
             else:
                 vectors[name] = pg.asarray(convert(info))
@@ -85,7 +97,12 @@ def is_supported(kind: gguf.GGMLQuantizationType) -> bool:
 
 def stored_bytes(tensors: Iterable[TensorInfo]) -> int:
     """Return how much memory the tensors of a file will take on a backend."""
-    return sum(4 * math.prod(info.shape) for info in tensors)
+    return sum(
+        packed_bytes(info)
+        if len(info.shape) == 2 and info.kind in ENCODINGS
+        else 4 * math.prod(info.shape)
+        for info in tensors
+    )
 
 
 def convert(info: TensorInfo) -> Array:
