@@ -129,6 +129,46 @@ def test_tfjs(mutation, request, tmp_path):
     assert min(found["loaded"], found["ModelError"]) > found.total() // 200, found
 
 
+# --- GGUF ------------------------------------------------------------------------
+
+
+def use_language_model(path):
+    """Load a model and use all parts of it."""
+    from plugrad_gguf import load
+
+    model = load(path, backend="cpu")
+    model.logits([0, 1])
+    model.generate("the low", max_tokens=3, temperature=1.0, seed=1)
+    if "tokenizer.chat_template" in model.metadata:
+        model.chat_prompt([{"role": "user", "content": "the"}])
+
+
+@pytest.mark.parametrize("mutation", ["structure", "anywhere"])
+def test_gguf(mutation, request, tmp_path):
+    """Most bytes of a file are weights, so half of the files change elsewhere."""
+    pytest.importorskip("plugrad_gguf", reason="plugrad-gguf is not installed")
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    from tests.gguf.files import tiny
+    from tests.gguf.vocabularies import bytelevel, sentencepiece
+
+    small = {"layers": 1, "width": 16, "hidden": 16, "heads": 2, "head_size": 8}
+    small |= {"kv_heads": 1, "rope_size": 8}
+    sources = []
+    for vocabulary in (bytelevel("smollm"), sentencepiece()):
+        path = tiny(tmp_path, vocabulary=vocabulary, **small).path
+        sources.append(path.read_bytes())
+
+    def make(rng):
+        data = rng.choice(sources)
+        weights = data.index(b"token_embd") if mutation == "structure" else len(data)
+        size = min(len(data), weights + 700)  # the descriptions of the tensors
+        path.write_bytes(mutated_bytes(data[:size], rng) + data[size:])
+        return path
+
+    found = load_mutated(request, use_language_model, make, ValueError, 2)
+    assert min(found["loaded"], found["ModelError"]) > found.total() // 50, found
+
+
 # --- safetensors and checkpoints -------------------------------------------------
 
 

@@ -205,6 +205,7 @@ def test_messages_are_rendered_by_the_template(model):
     [
         (None, "the file has no chat template; write the prompt"),
         ("{{ raise_exception('no system') }}", "ValueError: no system; check the"),
+        ("{{ raise_exception('\x1b[2J') }}", r"ValueError: \\x1b\[2J; check"),
         ("{% for %}", "TemplateSyntaxError"),
         ("{{ ''.__class__.__mro__ }}", "SecurityError"),
         ("{{ range(10**9) | list }}", "OverflowError"),

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
+from plugrad.importing import printable
+
 __all__ = ["Message", "render"]
 
 Message: TypeAlias = Mapping[str, Any]
@@ -47,8 +49,9 @@ def render(
         return str(environment.from_string(template).render(values))
     except Exception as error:  # whatever the expressions of the template raise
         raise ValueError(
-            f"chat: the template of the file failed: {type(error).__name__}: {error}; "
-            "check the roles and their order, or write the prompt yourself"
+            f"chat: the template of the file failed: {type(error).__name__}: "
+            f"{printable(str(error))}; check the roles and their order, or write the "
+            "prompt yourself"
         ) from None
 
 

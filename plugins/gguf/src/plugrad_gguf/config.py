@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,6 +16,16 @@ __all__ = ["ARCHITECTURES", "Config", "read_config"]
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 # Whether the rotary embedding rotates neighbours, by architecture.
 ARCHITECTURES = {"llama": True, "qwen2": False}
+# Settings that change the results, with the values that change nothing.
+UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "rope.scaling.type": (("none",), "a scaled rotary embedding is"),
+    "rope.scale_linear": ((0, 1), "a scaled rotary embedding is"),
+    "expert_count": ((0,), "a mixture of experts is"),
+    "logit_scale": ((0, 1), "scaled logits are"),
+    "residual_scale": ((0, 1), "scaled residuals are"),
+    "embedding_scale": ((0, 1), "scaled embeddings are"),
+    "attention.scale": ((0,), "scaled attention is"),
+}
 MAX_SIZE = 2**31  # of anything that the metadata counts
 MAX_LAYERS = 10_000
 
@@ -66,7 +75,7 @@ def read_config(file: GgufFile) -> Config:
 
     """
     architecture = file.metadata.get("general.architecture")
-    if architecture not in ARCHITECTURES:
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise ModelError(
             [
                 f"its architecture is {architecture!r}; supported are "
@@ -127,21 +136,13 @@ class _Reading:
 
     def reject_unsupported(self) -> None:
         """Add a problem for each setting that would change the results."""
-        rows: list[tuple[str, Callable[[Any], bool], str]] = [
-            ("rope.scaling.type", lambda x: x in (None, "none"), "a scaled RoPE"),
-            ("rope.scale_linear", lambda x: x in (None, 1, 0), "a scaled RoPE"),
-            ("expert_count", lambda x: x in (None, 0), "a mixture of experts"),
-            ("logit_scale", lambda x: x in (None, 0, 1), "scaled logits"),
-            ("residual_scale", lambda x: x in (None, 0, 1), "scaled residuals"),
-            ("embedding_scale", lambda x: x in (None, 0, 1), "scaled embeddings"),
-            ("attention.scale", lambda x: x in (None, 0), "scaled attention"),
-        ]
-        for key, is_plain, what in rows:
+        for key, (plain, what) in UNSUPPORTED.items():
             value = self.file.metadata.get(f"{self.name}.{key}")
-            if not is_plain(value):
+            is_scalar = isinstance(value, int | float | str)
+            if value is not None and not (is_scalar and value in plain):
                 self.problems.append(
-                    f"{self.name}.{key} is {value!r}: {what} is not supported; choose "
-                    "a model without it"
+                    f"{self.name}.{key} is {value!r}: {what} not supported; choose a "
+                    "model without it"
                 )
 
     def value(self, key: str, default: Any, what: str, fits: Any) -> Any:

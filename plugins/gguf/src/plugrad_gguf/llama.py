@@ -53,11 +53,13 @@ def rotary_tables(
         2021; ``rope_freqs.weight`` divides the frequencies, as in Llama 3.1.
     """
     powers = np.arange(0, config.rope_size, 2) / config.rope_size
-    frequencies = config.rope_base**-powers
-    if "rope_freqs.weight" in params.vectors:
-        frequencies = frequencies / params.vectors["rope_freqs.weight"].numpy()
-    angles = np.arange(positions)[:, None] * frequencies
-    cos, sin = np.cos(angles), np.sin(angles)
+    factors = params.vectors.get("rope_freqs.weight")
+    with np.errstate(all="ignore"):  # in a damaged file they may be 0, inf or nan
+        frequencies = config.rope_base**-powers
+        if factors is not None:
+            frequencies = frequencies / factors.numpy()
+        angles = np.arange(positions)[:, None] * frequencies
+        cos, sin = np.cos(angles), np.sin(angles)
     return pg.asarray(cos.astype(np.float32)), pg.asarray(sin.astype(np.float32))
 
 

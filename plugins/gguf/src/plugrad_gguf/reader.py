@@ -278,7 +278,7 @@ def _read_tensors(
 
 def _locate(data: Array, shape: tuple[int, ...], kind: int, begin: int) -> TensorInfo:
     """Return a tensor whose bytes begin at ``begin``, after checks of its size."""
-    if any(n > MAX_AXIS_SIZE for n in shape):
+    if not all(0 < n <= MAX_AXIS_SIZE for n in shape):
         raise ValueError(f"its shape {shape} is not valid")
     try:
         stored = gguf.GGMLQuantizationType(kind)

@@ -48,22 +48,22 @@ class Tokenizer:
         """
         self._metadata = metadata
         kind = self._get("model")
-        if kind not in ("gpt2", "llama"):
+        if not isinstance(kind, str) or kind not in ("gpt2", "llama"):
             raise ValueError(
                 f"tokenizer: the file has the tokenizer {kind!r}; supported are 'gpt2' "
                 "(byte-level BPE) and 'llama' (SentencePiece): pass token numbers "
                 "instead of text"
             )
         self.tokens = self._get_texts("tokens")
-        self._kinds = self._get_kinds()
+        self._kinds = self._get_numbers("token_type", NORMAL, "iu")
         self.bos, self.eos = (self._get_code(f"{x}_token_id") for x in ("bos", "eos"))
-        pre = self._get("pre", "default")
+        pre = str(self._get("pre", "default"))
         is_llama3 = PRETOKENIZERS.get(pre) == "llama-bpe"
         default = kind == "llama" or is_llama3
         self.adds_bos = (
-            bool(self._get("add_bos_token", default)) and self.bos is not None
+            self._get_flag("add_bos_token", default) and self.bos is not None
         )
-        self._adds_space = kind == "llama" and bool(self._get("add_space_prefix", True))
+        self._adds_space = kind == "llama" and self._get_flag("add_space_prefix", True)
         self._model = (
             self._make_bytelevel(pre) if kind == "gpt2" else self._make_pieces()
         )
@@ -144,6 +144,15 @@ class Tokenizer:
     def _get(self, key: str, default: Any = None) -> Any:
         return self._metadata.get(f"tokenizer.ggml.{key}", default)
 
+    def _get_flag(self, key: str, default: bool) -> bool:
+        value = self._get(key, default)
+        if type(value) is not bool:
+            raise ValueError(
+                f"tokenizer: tokenizer.ggml.{key} is {value!r}, and must be true or "
+                "false; the file is damaged"
+            )
+        return value
+
     def _get_texts(self, key: str) -> list[str]:
         values = self._get(key)
         if not isinstance(values, list) or not all(isinstance(x, str) for x in values):
@@ -153,23 +162,19 @@ class Tokenizer:
             )
         return values
 
-    def _get_numbers(self, key: str, default: float) -> np.ndarray[Any, Any]:
-        """Return a number for each token."""
-        values = self._get(key)
+    def _get_numbers(self, key: str, default: float, kinds: str) -> list[Any]:
+        """Return a number for each token, of a dtype whose kind is in ``kinds``."""
+        values, count = self._get(key), len(self.tokens)
         if values is None:
-            return np.full(len(self.tokens), default)
-        found = np.asarray(values)
-        if found.shape != (len(self.tokens),) or found.dtype.kind not in "iuf":
+            return [default] * count
+        is_array = isinstance(values, np.ndarray)
+        if not is_array or values.shape != (count,) or values.dtype.kind not in kinds:
+            shown = f"{values.dtype}{[*values.shape]}" if is_array else type(values)
             raise ValueError(
-                f"tokenizer: tokenizer.ggml.{key} must be {len(self.tokens)} numbers, "
-                f"one for each token, not {found.dtype}{[*found.shape]}; the file is "
-                "damaged"
+                f"tokenizer: tokenizer.ggml.{key} must be {count} numbers, one for "
+                f"each token, not {shown}; the file is damaged"
             )
-        return found
-
-    def _get_kinds(self) -> list[int]:
-        kinds = self._get_numbers("token_type", NORMAL)
-        return [int(kind) for kind in kinds.astype(np.int64).tolist()]
+        return values.tolist()
 
     def _get_code(self, key: str) -> int | None:
         code = self._get(key)
@@ -192,7 +197,7 @@ class Tokenizer:
 
     def _make_pieces(self) -> SentencePiece:
         unknown = self._get_code("unknown_token_id")
-        scores = self._get_numbers("scores", 0.0).tolist()
+        scores = self._get_numbers("scores", 0.0, "iuf")
         return SentencePiece(self.tokens, scores, self._kinds, unknown or 0)
 
     def _find_ends(self) -> frozenset[int]:
