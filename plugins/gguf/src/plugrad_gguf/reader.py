@@ -94,11 +94,11 @@ def read(path: str | os.PathLike[str], budget: pg.Budget) -> GgufFile:
         return GgufFile(metadata, _read_tensors(cursor, tensor_count, metadata))
     except pg.BudgetError:
         raise
-    except _Damaged as error:
+    except DamagedError as error:
         raise ModelError([f"byte {cursor.position}: {error}"]) from None
 
 
-class _Damaged(ValueError):
+class DamagedError(ValueError):
     """The file is damaged at the current position."""
 
 
@@ -115,7 +115,7 @@ class _Cursor:
         """Move over some bytes, which must exist, and return where they begin."""
         begin = self.position
         if nbytes > len(self._data) - begin:
-            raise _Damaged(
+            raise DamagedError(
                 f"{nbytes} bytes should follow, but the file ends after "
                 f"{len(self._data) - begin}; is the download complete?"
             )
@@ -143,7 +143,7 @@ class _Cursor:
         try:
             return self._data[begin : begin + size].decode()
         except UnicodeDecodeError as error:
-            raise _Damaged(f"a string is not UTF-8: {error.reason}") from None
+            raise DamagedError(f"a string is not UTF-8: {error.reason}") from None
 
     def texts(self, count: int) -> list[str]:
         """Return the next strings; a vocabulary has 100,000 of them."""
@@ -155,7 +155,7 @@ class _Cursor:
         for _ in range(count):
             begin = at + 8
             if begin > limit or (end := begin + unpack(data, at)[0]) > limit:
-                raise _Damaged(f"string {len(found)} of {count} is not complete")
+                raise DamagedError(f"string {len(found)} of {count} is not complete")
             found.append(data[begin:end])
             at = end
         self.budget.allocate(at - self.position)
@@ -164,13 +164,13 @@ class _Cursor:
         try:
             return [text.decode() for text in found]
         except UnicodeDecodeError as error:
-            raise _Damaged(f"a string is not UTF-8: {error.reason}") from None
+            raise DamagedError(f"a string is not UTF-8: {error.reason}") from None
 
     def check_count(self, count: int, nbytes: int, what: str) -> None:
         """Raise unless ``count`` things of at least ``nbytes`` can follow."""
         left = len(self._data) - self.position
         if count * nbytes > left:
-            raise _Damaged(f"{count} {what} should follow, in {left} bytes")
+            raise DamagedError(f"{count} {what} should follow, in {left} bytes")
 
 
 def _read_header(cursor: _Cursor) -> tuple[int, int]:
@@ -205,7 +205,7 @@ def _read_metadata(cursor: _Cursor, count: int) -> dict[str, Any]:
         cursor.budget.allocate(OBJECT_BYTES)
         name = cursor.text()
         if name in metadata:
-            raise _Damaged(f"metadata {name!r} occurs twice")
+            raise DamagedError(f"metadata {name!r} occurs twice")
         metadata[name] = _read_value(cursor, cursor.uint32())
     return metadata
 
@@ -217,7 +217,7 @@ def _read_value(cursor: _Cursor, kind: int) -> Any:
     if kind == ARRAY:
         return _read_array(cursor)
     if kind not in NUMBERS:
-        raise _Damaged(f"metadata of the unknown type {kind}")
+        raise DamagedError(f"metadata of the unknown type {kind}")
     dtype = np.dtype(NUMBERS[kind])
     return np.frombuffer(cursor.raw(dtype.itemsize), dtype)[0].item()
 
@@ -233,7 +233,7 @@ def _read_array(cursor: _Cursor) -> Any:
         with cursor.budget.nested():
             return [_read_array(cursor) for _ in range(count)]
     if kind not in NUMBERS:
-        raise _Damaged(f"an array of the unknown type {kind}")
+        raise DamagedError(f"an array of the unknown type {kind}")
     dtype = np.dtype(NUMBERS[kind])
     begin = cursor.skip(count * dtype.itemsize)
     return cursor.bytes[begin : cursor.position].view(dtype)
@@ -256,7 +256,9 @@ def _read_tensors(
         name = cursor.text()
         axes = cursor.uint32()
         if axes > MAX_AXES:
-            raise _Damaged(f"tensor {name!r} has {axes} axes; {MAX_AXES} is the most")
+            raise DamagedError(
+                f"tensor {name!r} has {axes} axes; {MAX_AXES} is the most"
+            )
         shape = tuple(cursor.uint64() for _ in range(axes))[::-1]
         rows.append((name, shape, cursor.uint32(), cursor.uint64()))
     begin = -(-cursor.position // alignment) * alignment
