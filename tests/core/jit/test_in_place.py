@@ -1,7 +1,9 @@
 """Functions that assign items of their arguments, and updates in place in replays."""
 
 import copy
+import gc
 import random
+import weakref
 
 import numpy as np
 import plugrad as pg
@@ -104,6 +106,28 @@ def test_a_replay_writes_into_the_array(in_place):
             cache = jitted(cache, pg.asarray(n % 3), floats(2, 4))
             if n >= 2:
                 assert in_place.pop() == before == id(cache._data)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_no_argument_is_kept_alive(calls):
+    """Neither as a tensor nor as an array, by a recording or by a replay."""
+    total = pg.Variable(0.0)
+
+    def f(cache, at, row):
+        total.assign(total + pg.sum(row))
+        return put(cache, at, row)
+
+    jitted = pg.jit(f)
+    for n in range(calls):
+        cache = floats(2, 3, 4)
+        known = [weakref.ref(cache), weakref.ref(cache._data)]
+        jitted(cache, pg.asarray(n % 3), floats(2, 4))
+        known.append(weakref.ref(cache._data))
+        del cache
+        gc.collect()
+        assert [x() for x in known] == [None] * 3
+    wanted = calls * pg.sum(floats(2, 4)).item()
+    assert total.item() == pytest.approx(wanted)
 
 
 def test_values_that_the_function_makes_are_written_to(in_place):

@@ -99,7 +99,7 @@ class Differ:
             return "its result differs in structure, or in a value that is not a tensor"
         if [id(v) for v in old.assigned] != [id(v) for v in new.assigned]:
             return "it assigns other variables than before"
-        if [*old.rebound] != [*new.rebound]:
+        if old.rebound != new.rebound:
             return "it assigns items of other arguments than before"
         pairs = zip(old.recorder.draft.outputs, new.recorder.draft.outputs, strict=True)
         for n, (x, y) in enumerate(pairs):

@@ -311,8 +311,9 @@ class Program:
                 handle = rereads[captured.key]
             lines.append(f"  {name} = {handle}")
         built = self.result(recording.value)
-        first = len(made) - len(recording.assigned) - len(recording.rebound)
-        for v, code in zip(recording.assigned, made[first:], strict=False):
+        end = len(made) - len(recording.rebound)
+        new_values = made[end - len(recording.assigned) : end]
+        for v, code in zip(recording.assigned, new_values, strict=True):
             lines.append(f"  {self.bind(v)}._value = {code}")
         unmade = {*self.rebound}.difference(y for s in graph.steps for y in s.outputs)
         lines += [line for value in unmade for line in self.rebind(value)]

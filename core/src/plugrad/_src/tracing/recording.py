@@ -124,7 +124,7 @@ class Recording:
         self.recorder = recorder
         self.varying = [*varying]
         given, running = self._run()
-        self._finish([id(x) for x in given if type(x) is Tensor])
+        self._finish([x for x in given if type(x) is Tensor])
         self._find_references(running)
         recorder.end()
         self.reason, self.is_temporary = recorder.reason, recorder.is_temporary
@@ -146,7 +146,6 @@ class Recording:
         args, kwargs = sign.args, sign.kwargs
         if any(x is not y for x, y in zip(given, sign.leaves, strict=True)):
             args, kwargs = sign.structure(given)
-        self.rebound = dict[int, Tensor]()
         natives = [x._data for x in given if type(x) is Tensor]
         with recorder.recording(), RunningCode() as running:
             self.value = self.function(*without_static(args), **without_static(kwargs))
@@ -166,6 +165,7 @@ class Recording:
             natives: The arrays of the tensors among them before the call.
 
         """
+        self.rebound = list[int]()
         leaves = [x for x in self.sign.leaves if type(x) is Tensor]
         passed = [x for x in given if type(x) is Tensor]
         for n, (x, y, native) in enumerate(zip(leaves, passed, natives, strict=True)):
@@ -178,7 +178,7 @@ class Recording:
                 )
             x._rebind(y)
             if n not in self.donated:
-                self.rebound[n] = y
+                self.rebound.append(n)
 
     def _make_inputs(self, varying: list[Slot]) -> None:
         """Make the tensors in these slots inputs: one input for each tensor."""
@@ -201,11 +201,12 @@ class Recording:
                 self.recorder.reread(x, slot)
             self._read.append((slot, x, x._data))
 
-    def _finish(self, tensors: list[int]) -> None:
-        """Note the results, and the present values of variables."""
+    def _finish(self, given: list[Tensor]) -> None:
+        """Note the results, and the present values of variables and arguments."""
         recorder, draft = self.recorder, self.recorder.draft
         self.results = dict[int, tuple[int, int | None]]()
         before = recorder.variables
+        tensors = [*map(id, given)]
         for x in split(self.value)[0]:
             if type(x) is Tensor:
                 argument = tensors.index(id(x)) if id(x) in tensors else None
@@ -217,7 +218,7 @@ class Recording:
                 recorder.refuse("a Variable made in the call is returned")
         self.assigned = [v for v, x in before.items() if v._value is not x]
         new = [v._value for v in self.assigned]
-        new += self.rebound.values()
+        new += [given[n] for n in self.rebound]
         draft.outputs += [recorder.number(x, x._home) for x in new]
         self.variables = [(v, x._home) for v, x in before.items()]
         names = {self.sign.key[2].name, *[step.backend for step in draft.steps]}
