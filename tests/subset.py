@@ -78,6 +78,7 @@ SLOW = [
     "examples/test_profile_step",
     "examples/test_training",
     "fuzz/test_files",
+    "gguf/test_real",
     "llvm/test_elementwise",
     "llvm/test_programs",
     "llvm/test_rows",

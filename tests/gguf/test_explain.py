@@ -67,6 +67,20 @@ def test_gradients_can_be_overridden(made):
     assert changed.scores != plain.scores
 
 
+def test_layers_run_in_scopes(made):
+    model = load(made.path, backend="cpu")
+    with pg.profile() as profile:
+        plain = model.explain(TOKENS, [ANSWER])
+    parts = {f"blk.{i}/{part}" for i in (0, 1) for part in ("attention", "mlp")}
+    assert parts <= {record.scope for record in profile.records}
+    found = [plain.scores]
+    for where in ("blk.0", "blk.1/mlp", "blk.9"):
+        with pg.override_gradient("Multiply", a=lambda dy: 0.0 * dy, where=where):
+            found.append(model.explain(TOKENS, [ANSWER]).scores)
+    assert found[0] == found[3]
+    assert len({*found}) == 3
+
+
 SCORES = TokenScores(("a\n", "<b>", "\x1b"), "c", 2.0, 0.5, (1.0, -0.5, 0.0), (3, 2, 1))
 
 

@@ -162,3 +162,20 @@ def test_rounded_inputs_change_the_logits_a_little(backend, tmp_path):
     assert rounded.to("cpu").rounded
     change = np.abs(rounded.logits(TOKENS).numpy() - exact).max()
     assert 1e-4 < change < 0.1 * np.abs(exact).max()
+
+
+def test_jit_replays_logits_and_notices_steering(backend, tmp_path):
+    made = tiny(tmp_path)
+    model = load(made.path)
+    f = pg.jit(lambda x: x * model.logits(TOKENS), strict=True)
+    plain = model.logits(TOKENS).numpy()
+    for i in range(4):
+        found = f(pg.asarray(float(i))).numpy()
+        np.testing.assert_allclose(found, i * plain, rtol=1e-5, atol=1e-5)
+    for size in (1.0, 2.0):
+        with model.steering(0, size * np.ones(made.sizes["width"])):
+            steered = model.logits(TOKENS).numpy()
+            found = [f(pg.asarray(1.0)).numpy() for _ in range(3)]
+        np.testing.assert_allclose(found, [steered] * 3, rtol=1e-5, atol=1e-5)
+        assert abs(steered - plain).max() > 0.1
+    np.testing.assert_allclose(f(pg.asarray(1.0)).numpy(), plain, rtol=1e-5, atol=1e-5)

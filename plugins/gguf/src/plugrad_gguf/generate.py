@@ -22,11 +22,14 @@ ROOM_MULTIPLE = 256  # positions; longer texts share a recording of jit
 PROMPT_CHUNK = 512  # tokens of a prompt that run at once, which bounds the memory
 
 
-def make_step(config: Config) -> Step:
-    """Return a function, compiled by ``jit``, for a token at any position."""
+def make_step(config: Config, params: Params) -> Step:
+    """Return a function, compiled by ``jit``, for a token at any position.
+
+    The weights are constants of its recordings: hundreds of arguments would have to be
+    compared in each call.
+    """
 
     def step(
-        params: Params,
         code: pg.Tensor,
         rotary: tuple[pg.Tensor, pg.Tensor],
         caches: Caches,
@@ -94,7 +97,6 @@ class Context:
         """Read one token; return the logits ``[tokens]`` and the most likely token."""
         with pg.use_backend(self.backend):
             logits, best = self._step(
-                self._params,
                 pg.asarray([code], dtype="int32"),
                 self._rotary,
                 self._caches,

@@ -1,5 +1,8 @@
 """The forward pass of Llama-like models, from embeddings to logits.
 
+Each layer runs in a scope such as ``blk.3``, as the names of its weights begin, with the
+scopes ``attention`` and ``mlp`` inside.
+
 The residual stream ``x`` is ``[positions, width]``. Caches are ``[1, heads, positions,
 size]``; a pass over the tokens from ``start`` on writes their keys and values there.
 """
@@ -104,10 +107,11 @@ def run(
     for i in range(config.layers):
         layer = _Layer(params, config, f"blk.{i}.")
         cache = None if caches is None else (caches.keys[i], caches.values[i])
-        x = x + layer.attend(layer.norm(x, "attn_norm"), (cos, sin), cache, start)
-        x = x + layer.mlp(layer.norm(x, "ffn_norm"))
-        if steering and i in steering:
-            x = x + steering[i]
+        with pg.name_scope(f"blk.{i}"):
+            x = x + layer.attend(layer.norm(x, "attn_norm"), (cos, sin), cache, start)
+            x = x + layer.mlp(layer.norm(x, "ffn_norm"))
+            if steering and i in steering:
+                x = x + steering[i]
     return pg.rms_norm(x, params.vectors["output_norm.weight"], epsilon=config.epsilon)
 
 
@@ -134,6 +138,7 @@ class _Layer:
         y = pg.reshape(self.dense(x, name), (1, x.shape[0], count, -1))
         return pg.permute_dims(y, (0, 2, 1, 3))
 
+    @pg.name_scope("attention")
     def attend(
         self,
         x: pg.Tensor,
@@ -160,6 +165,7 @@ class _Layer:
         y = pg.reshape(pg.permute_dims(y, (0, 2, 1, 3)), (length, -1))
         return self.dense(y, "attn_output")
 
+    @pg.name_scope("mlp")
     def mlp(self, x: pg.Tensor) -> pg.Tensor:
         """Return the output of the gated MLP for normalized ``x``."""
         gate = pg.silu(self.dense(x, "ffn_gate"))

@@ -17,7 +17,7 @@ from plugrad.importing import loading, on_backend, open_backend, printable
 from .chat import Message, render
 from .config import Config, read_config
 from .explain import TokenScores, score_tokens
-from .generate import Context, Stream, make_step
+from .generate import Context, Step, Stream, make_step
 from .llama import embed, rotary_tables, run, to_logits
 from .reader import Array, GgufFile, read
 from .sampling import Sampler, TextBuffer
@@ -93,7 +93,11 @@ class Model:
         self._file = file
         self._params: dict[str, Params] = {}  # by backend
         self._steering: tuple[tuple[int, Array], ...] = ()
-        self._step = make_step(config)
+        self._steps: dict[str, Step] = {}  # by backend
+
+    def __jit_state__(self) -> tuple[Any, ...]:
+        """Return the state that calls read and that may change between calls."""
+        return self.backend, self._params, self._steering
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -229,7 +233,10 @@ class Model:
         with on_backend(self.backend):
             backend, params = pg.get_backend(), self._active_params()
             vectors = self._vectors()
-            return Context(self.config, params, self._step, backend, vectors)
+            if backend not in self._steps:
+                self._steps[backend] = make_step(self.config, params)
+            step = self._steps[backend]
+            return Context(self.config, params, step, backend, vectors)
 
     def chat_prompt(self, messages: Sequence[Message], *, reply: bool = True) -> str:
         """Return messages as a prompt, by the chat template of the file.

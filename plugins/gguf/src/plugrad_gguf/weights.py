@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import gguf
 import numpy as np
@@ -60,6 +61,10 @@ class Params:
 
     matrices: Mapping[str, Weight | PackedWeight]
     vectors: Mapping[str, pg.Tensor]
+
+    def __jit_state__(self) -> tuple[Any, ...]:
+        """Return what may change between calls: nothing, so jit compares nothing."""
+        return ()
 
     @classmethod
     def from_file(
