@@ -1,7 +1,6 @@
 """Damaged, hostile and unsupported files: what the error says, and what it costs."""
 
 import os
-import resource
 import struct
 
 import gguf
@@ -179,34 +178,28 @@ def test_a_missing_tensor_and_an_unsupported_type_are_named(tmp_path):
 # --- budgets ---------------------------------------------------------------------
 
 
-def test_many_tensors_in_one_region_exceed_the_budget(tmp_path):
-    """Ten thousand layers that share their bytes."""
-    width = 512
-    shapes = {
-        "attn_norm": [width],
-        "ffn_norm": [width],
-        **{f"attn_{x}": [width, width] for x in ("q", "k", "v", "output")},
-        **{f"ffn_{x}": [width, width] for x in ("gate", "up", "down")},
-    }
-    tensors = [
-        tensor(f"blk.{i}.{name}.weight", shape)
-        for i in range(1000)
-        for name, shape in shapes.items()
-    ]
-    tensors += [tensor("token_embd.weight", [width, 4])]
-    tensors += [tensor("output_norm.weight", [width])]
-    sizes = {"block_count": 1000, "embedding_length": width, "context_length": 8}
-    sizes |= {"feed_forward_length": width, "attention.head_count": 8}
-    entries = [LLAMA]
-    entries += [entry(f"llama.{k}", 4, struct.pack("<I", n)) for k, n in sizes.items()]
-    name = "llama.attention.layer_norm_rms_epsilon"
-    entries.append(entry(name, 6, struct.pack("<f", 1e-5)))
-    data = file(tensors=tensors, entries=entries)
-    (tmp_path / "x.gguf").write_bytes(data + bytes(4 * width * width + 64))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def test_tensors_that_share_bytes_are_refused(tmp_path):
+    """A small file could describe a huge model by layers that share their bytes."""
+    tensors = [tensor("a", [8]), tensor("b", [8], offset=32), tensor("c", [8])]
+    path = tmp_path / "x.gguf"
+    path.write_bytes(file(tensors=tensors, entries=[LLAMA]) + bytes(256))
+    with pytest.raises(ModelError) as raised:
+        load(path)
+    assert raised.value.problems == ("tensor 'c': its offset 0 is in another tensor",)
+
+
+def test_tensors_of_few_bits_are_within_the_default_budget(tmp_path, monkeypatch):
+    """A block of TQ1_0 grows from 54 bytes to 1,024, 19 times as much."""
+    from plugrad._src.tools import budget
+
+    monkeypatch.setattr(budget, "BASE_BYTES", 2**16)
+    sizes = {"width": 256, "hidden": 256, "heads": 16, "tokens": 4000}
+    path = tiny(tmp_path, kind=Kind.TQ1_0, **sizes).path
+    needed = 4 * (4000 + 2 * (2 * 256 + 2 * 32 + 3 * 256)) * 256
+    assert needed > 8 * path.stat().st_size + 2**16
+    assert load(path, backend="cpu").logits([1]).shape == (1, 4000)
     with pytest.raises(ModelError, match="bytes are needed, and the budget has"):
-        load(tmp_path / "x.gguf")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
+        load(path, budget=pg.Budget(bytes=needed))
 
 
 def test_many_short_strings_exceed_the_budget(tmp_path):

@@ -1,7 +1,7 @@
 """The forward pass of Llama-like models, from embeddings to logits.
 
-Each layer runs in a scope such as ``blk.3``, as the names of its weights begin, with the
-scopes ``attention`` and ``mlp`` inside.
+Each layer runs in a scope such as ``blk.3``, as the names of its weights begin. The
+scopes ``attention`` and ``mlp`` are inside.
 
 The residual stream ``x`` is ``[positions, width]``. Caches are ``[1, heads, positions,
 size]``; a pass over the tokens from ``start`` on writes their keys and values there.

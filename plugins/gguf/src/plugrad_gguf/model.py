@@ -44,8 +44,8 @@ def load(
         backend: The backend to run on; None: the backend that is active in each call.
         rounded: Whether to round the inputs of products with packed weights to 8 bits,
             as llama.cpp does: this is faster, and changes the text.
-        budget: Limits on the memory and time of loading, including the weights; by
-            default ``plugrad.Budget()``.
+        budget: Limits on the memory and time of loading, including the weights. By
+            default they may need as much as their types in the file imply.
 
     Raises:
         OSError: The file cannot be opened.
@@ -63,7 +63,11 @@ def load(
     with loading():
         file = read(path, budget)
         config = read_config(file)
-        budget.allocate(stored_bytes(file.tensors.values()))
+        needed = stored_bytes(file.tensors.values())
+        # Tensors of 2 bits grow by more than a budget allows by default. They do not
+        # overlap, so that a small file cannot need much.
+        budget.measure(needed)
+        budget.allocate(needed)
     return Model(file, config, backend, rounded=rounded)
 
 

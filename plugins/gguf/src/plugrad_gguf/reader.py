@@ -264,13 +264,17 @@ def _read_tensors(
     begin = -(-cursor.position // alignment) * alignment
     tensors: dict[str, TensorInfo] = {}
     problems: list[str] = []
-    for name, shape, kind, offset in rows:
+    end = 0
+    for name, shape, kind, offset in sorted(rows, key=lambda row: row[-1]):
         try:
             if name in tensors:
                 raise ValueError("it occurs twice")
             if offset % alignment:
                 raise ValueError(f"its offset {offset} is no multiple of {alignment}")
+            if offset < end:
+                raise ValueError(f"its offset {offset} is in another tensor")
             tensors[name] = _locate(cursor.bytes, shape, kind, begin + offset)
+            end = offset + tensors[name].data.size
         except ValueError as error:
             problems.append(f"tensor {name!r}: {error}")
     if problems:
