@@ -105,6 +105,21 @@ def test_a_context_reads_only_what_is_new(model, monkeypatch):
     assert starts == [3, 4]  # the last token is always read, for its logits
 
 
+def test_a_context_grows(tmp_path, monkeypatch):
+    from plugrad_gguf import generate
+
+    monkeypatch.setattr(generate, "ROOM_MULTIPLE", 4)
+    made = tiny(tmp_path, vocabulary=bytelevel(), seed=3)
+    model = load(made.path, backend="cpu")
+    context = model.new_context()
+    for size in (3, 6, 20):
+        tokens = [*range(40, 40 + size)]
+        stream = model.stream(tokens, max_tokens=4, context=context)
+        list(stream)
+        assert stream.tokens == greedy(made, tokens, 4)
+    assert context._caches.keys[0].shape == (1, 2, 32, 16)
+
+
 def test_a_prompt_is_read_in_chunks(made, monkeypatch):
     from plugrad_gguf import generate
 

@@ -116,6 +116,7 @@ class Context:
         if room <= self._room:
             return
         self.tokens = []
+        room = max(room, 2 * self._room)  # a conversation outgrows few caches
         self._room = -(-room // ROOM_MULTIPLE) * ROOM_MULTIPLE
         self._caches = Caches.empty(self._config, self._room)
         self._rotary = rotary_tables(self._config, self._params, self._room)
