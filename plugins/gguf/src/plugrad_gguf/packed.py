@@ -78,7 +78,7 @@ class PackedWeight:
 
 
 def _in_turns(codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return bytes of which each holds two neighbouring codes, the first one low."""
+    """Return bytes that each hold two neighbouring codes, the first one low."""
     both = np.concatenate([codes & 15, codes >> 4], axis=-1)
     return both[..., ::2] | both[..., 1::2] << 4
 

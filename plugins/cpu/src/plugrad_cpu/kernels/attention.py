@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
-from plugrad.geometry import repeated_rows
+from plugrad.geometry import broadcast_strides, repeated_rows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
@@ -64,9 +63,8 @@ def mask_numbers(mask: Array | None) -> tuple[int, ...]:
     """Return the kind of a contiguous mask, and its strides, for C."""
     if mask is None:
         return (0, 0, 0, 0)
-    strides = [prod(mask.shape[i + 1 :]) for i in range(3)]
-    pairs = zip(strides, mask.shape, strict=False)
-    return (1 if mask.dtype == bool else 2, *[n > 1 and s for s, n in pairs])
+    kind = 1 if mask.dtype == bool else 2
+    return (kind, *broadcast_strides(mask.shape, 4)[:3])
 
 
 def rotary_embedding(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Any:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
-from plugrad.geometry import repeated_rows
+from plugrad.geometry import broadcast_strides, repeated_rows
 from plugrad.plugin import KernelTable
 
 from .. import source
@@ -51,8 +50,8 @@ def attention(
     y = empty(device, (batch, heads, queries, width), FLOAT32)
     if not y.size:
         return y
-    kind, strides = 0, (0, 0, 0)
-    given = q
+    given, kind = q, 0
+    strides: Shape = (0, 0, 0)
     if mask is not None:
         kind = 1 if mask.dtype.kind == "b" else 2
         if kind == 2 and mask.dtype != FLOAT32:
@@ -60,7 +59,7 @@ def attention(
         given = mask
         if mask.shape[3] != keys:
             given = broadcast_to(mask, shape=(*mask.shape[:3], keys))
-        strides = _strides(mask.shape[:3], keys)
+        strides = broadcast_strides(given.shape, 4)[:3]
     lengths = 0 if length is None else 1 if length.size == 1 else 2
     flags = {"SIZE": size, "VALUE": width, "CAUSAL": causal, "LENGTHS": lengths}
     flags |= {"MASK": kind, "ATTENTION": 1}
@@ -71,14 +70,6 @@ def attention(
     work = count * keys * (size + width)
     launch(work, count, *[t.buffer for t in arrays], *numbers)
     return y
-
-
-def _strides(shape: Shape, keys: int) -> tuple[int, int, int]:
-    """Return the strides of a mask in elements; 0 along axes that repeat."""
-    a, b, c = (
-        keys * math.prod(shape[i + 1 :]) if n > 1 else 0 for i, n in enumerate(shape)
-    )
-    return a, b, c
 
 
 @kernels("RotaryEmbedding")

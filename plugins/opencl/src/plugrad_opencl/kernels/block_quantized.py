@@ -101,6 +101,6 @@ def block_matmul(
 
 
 def _launch(launch: Launch, device: Device, n: int, items: int, *given: Any) -> None:
-    """Launch a kernel for ``n`` elements, of which an item on a CPU has ``items``."""
+    """Launch a kernel for ``n`` elements; on a CPU a work item computes ``items``."""
     on_cpu = device.style == "cpu"
     launch(n, -(-n // items) if on_cpu else launch.items(n), *given)

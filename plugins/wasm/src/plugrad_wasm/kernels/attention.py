@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
-from plugrad.geometry import repeated_rows
+from plugrad.geometry import broadcast_strides, repeated_rows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, describe, empty
@@ -44,18 +43,13 @@ def attention(
             mask = cast(mask, dtype=FLOAT32)
         if mask.shape[3] != keys:
             mask = broadcast_to(mask, shape=(*mask.shape[:3], keys))
-        strides = mask_strides(mask.shape)
+        strides = broadcast_strides(mask.shape, 4)[:3]
     count = 0 if length is None else length.size
     sizes = (batch, heads, groups, queries, keys, size, width, int(causal))
     numbers = machine.cached[describe]((*sizes, count, kind, *strides))
     given = [0 if x is None else x.pointer for x in (q, k, v, mask, length, y, numbers)]
     machine.callers["attention_f32"](*given, scale)
     return y
-
-
-def mask_strides(shape: Shape) -> tuple[int, ...]:
-    """Return the strides of a mask in elements; 0 along axes that repeat."""
-    return tuple([prod(shape[i + 1 :]) if shape[i] > 1 else 0 for i in range(3)])
 
 
 @kernels("RotaryEmbedding")

@@ -91,7 +91,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Return ``softmax(q · kᵀ · scale) · v``, averages of values weighted by attention.
 
-    With ``length`` it reads caches of which only a part is filled: keys and values from
+    With ``length`` it reads caches that are partly filled: keys and values from
     position ``length`` on are left out. If it also ``is_causal``, the queries are those
     of the last filled positions.
 
