@@ -61,8 +61,8 @@ static int accumulate(PyObject *cotangents, PyObject *tape_id, PyObject *dx) {
 static int is_plain(PyObject *node, PyObject *backend) {
     if (!IS(node, Node) || FIELD(node, Node, backend) != backend) return 0;
     PyObject *plan = FIELD(node, Node, plan);
-    if (!IS(plan, Plan) || !IS(FIELD(plan, Plan, kernel), Kernel)) return 0;
-    PyObject *steps = FIELD(plan, Plan, steps);
+    if (!IS(plan, TapePlan) || !IS(FIELD(plan, TapePlan, kernel), Kernel)) return 0;
+    PyObject *steps = FIELD(plan, TapePlan, steps);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
         PyObject *residuals = FIELD(PyTuple_GET_ITEM(steps, i), VJPStep, saved);
         if (PyTuple_GET_SIZE(residuals) > MAX_ARGUMENTS) return 0;
@@ -86,7 +86,7 @@ static int backward_input(PyObject *node, PyObject *step, PyObject *dy, PyObject
     Py_ssize_t index = PyLong_AsSsize_t(FIELD(step, VJPStep, where));
     PyObject *tape_id = item_at(FIELD(node, Node, inputs), index);
     if (tape_id == NULL) return -1;
-    PyObject *kernel = FIELD(FIELD(node, Node, plan), Plan, kernel);
+    PyObject *kernel = FIELD(FIELD(node, Node, plan), TapePlan, kernel);
     int found = PySet_Contains(tracked, tape_id); /* it never contains None */
     if (found > 0) {
         PyObject *dx = call_vjp(step, dy, FIELD(node, Node, saved));
@@ -104,7 +104,7 @@ static int backward_variadic(PyObject *node, PyObject *step, PyObject *dy,
     Py_ssize_t start = PyLong_AsSsize_t(PyTuple_GET_ITEM(where, 0));
     Py_ssize_t stop = PyLong_AsSsize_t(PyTuple_GET_ITEM(where, 1));
     PyObject *tape_ids = PyList_GetSlice(FIELD(node, Node, inputs), start, stop);
-    PyObject *kernel = FIELD(FIELD(node, Node, plan), Plan, kernel), *done = NULL;
+    PyObject *kernel = FIELD(FIELD(node, Node, plan), TapePlan, kernel), *done = NULL;
     int found = tape_ids == NULL ? -1 : 0;
     for (Py_ssize_t i = 0; found == 0 && i < PyList_GET_SIZE(tape_ids); i++)
         found = PySet_Contains(tracked, PyList_GET_ITEM(tape_ids, i));
@@ -122,8 +122,8 @@ static int backward_variadic(PyObject *node, PyObject *step, PyObject *dy,
 /* Add the cotangents of all tracked inputs. Return 0, or -1 with an error. */
 static int apply_vjps(PyObject *node, PyObject *tracked, PyObject *dy,
                      PyObject *cotangents) {
-    PyObject *plan = FIELD(node, Node, plan), *steps = FIELD(plan, Plan, steps);
-    PyObject *kernel = FIELD(plan, Plan, kernel);
+    PyObject *plan = FIELD(node, Node, plan), *steps = FIELD(plan, TapePlan, steps);
+    PyObject *kernel = FIELD(plan, TapePlan, kernel);
     int variadic = SLOT(kernel, Kernel, variadic_outputs) == Py_True, done = 0;
     dy = variadic ? Py_BuildValue("[O]", dy) : Py_NewRef(dy);
     if (dy == NULL) return -1;

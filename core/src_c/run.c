@@ -87,7 +87,8 @@ static PyObject *save_other(const Run *run, PyObject *residual, PyObject *y) {
 
 /* The residuals, in the order of the plan. */
 static PyObject *save_residuals(const Run *run, PyObject *plan, PyObject *y) {
-    PyObject *tensors = FIELD(plan, Plan, tensors), *others = FIELD(plan, Plan, others);
+    PyObject *tensors = FIELD(plan, TapePlan, tensors);
+    PyObject *others = FIELD(plan, TapePlan, others);
     Py_ssize_t n = PyTuple_GET_SIZE(tensors), count = n + PyTuple_GET_SIZE(others);
     PyObject *values = PyList_New(count);
     /* None everywhere first: other code, such as the garbage collector, sees the list. */
@@ -153,7 +154,7 @@ PyObject *call_record(CALL) {
     PyObject *tapes = args[0], *plan = args[1], *inputs = args[3], *outputs = args[5];
     PyObject *attrs = args[4], *name, *values[MAX_ARGUMENTS];
     if (!PyTuple_CheckExact(tapes) || PyTuple_GET_SIZE(tapes) != 1 ||
-        !IS(PyTuple_GET_ITEM(tapes, 0), Tape) || !IS(plan, Plan) ||
+        !IS(PyTuple_GET_ITEM(tapes, 0), Tape) || !IS(plan, TapePlan) ||
         !PyTuple_CheckExact(inputs) || PyTuple_GET_SIZE(inputs) > MAX_ARGUMENTS ||
         !PyDict_CheckExact(attrs) || PyDict_GET_SIZE(attrs) > MAX_ARGUMENTS ||
         !PyTuple_CheckExact(outputs) || PyTuple_GET_SIZE(outputs) != 1 ||

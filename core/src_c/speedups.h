@@ -60,7 +60,7 @@ typedef struct {
     X(TapeId, "tensor.tensor")                                                           \
     X(gradient_registry, "registry.registry")                                            \
     X(Node, "engine.tape")                                                               \
-    X(Plan, "engine.tape")                                                               \
+    X(TapePlan, "engine.tape")                                                           \
     X(VJPStep, "engine.tape")                                                            \
     X(Tape, "engine.tape")                                                               \
     X(ATTRIBUTE, "engine.tape")                                                          \
@@ -101,13 +101,20 @@ typedef struct {
 
 /* Fields of named tuples by their index, all of them and in order: (class, name). */
 #define FIELDS(X)                                                                        \
-    X(Plan, kernel) X(Plan, tensors) X(Plan, others) X(Plan, steps)                      \
+    X(TapePlan, kernel) X(TapePlan, tensors)                                             \
+    X(TapePlan, others) X(TapePlan, steps)                                               \
     X(VJPStep, where) X(VJPStep, function) X(VJPStep, saved)                             \
     X(VJPStep, name) X(VJPStep, vjp)                                                    \
     X(Node, plan) X(Node, backend) X(Node, inputs) X(Node, outputs) X(Node, saved)      \
     X(Node, scope)
 
-enum { Plan_kernel, Plan_tensors, Plan_others, Plan_steps, Plan_count };
+enum {
+    TapePlan_kernel,
+    TapePlan_tensors,
+    TapePlan_others,
+    TapePlan_steps,
+    TapePlan_count
+};
 enum {
     VJPStep_where,
     VJPStep_function,

@@ -305,6 +305,20 @@ def test_one_override_is_recorded_once():
 STRENGTH = 7.0
 
 
+def test_closures_of_a_block_that_exists_already_are_compared():
+    factor = [2.0]
+    override = pg.override_gradient("Exp", x=lambda dy: dy * factor[0])
+
+    def f(x):
+        with override:
+            return pg.grad(lambda x: pg.sum(pg.exp(x)))(x)
+
+    jitted = pg.jit(f, strict=True)
+    for changed in (2.0, 5.0, 1.0):
+        factor[0] = changed
+        assert [jitted(X).tolist() for _ in range(3)] == [[changed] * 3] * 3
+
+
 def test_a_kernel_that_is_registered_later(toy):
     """Softmax is decomposed on toy until a kernel is registered."""
     with pg.use_backend("toy"):

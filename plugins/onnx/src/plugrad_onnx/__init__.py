@@ -10,15 +10,15 @@ from plugrad.importing import ModelError, ValueInfo
 
 from .export import save
 from .graph import Graph, Node
-from .model import Explanation, Model, load
+from .model import Model, OnnxExplanation, load
 from .registry import op
 
 __all__ = [
-    "Explanation",
     "Graph",
     "Model",
     "ModelError",
     "Node",
+    "OnnxExplanation",
     "ValueInfo",
     "load",
     "op",

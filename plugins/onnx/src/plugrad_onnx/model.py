@@ -18,7 +18,7 @@ from .program import OnnxProgram
 from .reader import Reader, charge
 from .runner import Runner
 
-__all__ = ["Explanation", "Model", "load"]
+__all__ = ["Model", "OnnxExplanation", "load"]
 
 Source = str | Path | bytes | onnx.ModelProto
 
@@ -117,7 +117,7 @@ def _check_dtypes(graph: Graph, backend: str, dtypes: Collection[str]) -> None:
         )
 
 
-class Explanation:
+class OnnxExplanation:
     """A summary of the optimized graph; ``print`` shows it.
 
     Attributes:
@@ -193,9 +193,9 @@ class Model:
             _check_dtypes(self.graph, backend, dtypes)
         return Model(self.graph, self._report, backend)
 
-    def explain(self) -> Explanation:
+    def explain(self) -> OnnxExplanation:
         """Return the node counts and the changes that the passes made."""
-        return Explanation(self._runner.program, self._report)
+        return OnnxExplanation(self._runner.program, self._report)
 
     def __repr__(self) -> str:
         """Return the name, the inputs and the outputs."""

@@ -57,7 +57,7 @@ _FIRST = {"Mean": "Sum"}  # the reduction that computes the parts
 _EMPTY = {"Prod": 1, "All": 1, "Mean": math.nan}
 
 
-class Plan(NamedTuple):
+class ReductionPlan(NamedTuple):
     """How a launch is split.
 
     Attributes:
@@ -74,13 +74,13 @@ class Plan(NamedTuple):
     groups: int
 
 
-def planned(device: Device, itemsize: int, sizes: Shape) -> Plan:
+def planned(device: Device, itemsize: int, sizes: Shape) -> ReductionPlan:
     """Return how the reduction of ``[a, n, m]`` is split."""
     a, n, m = sizes
     if device.style == "cpu":
         strips = a * -(-m // STRIP_COLUMNS["cpu"])
         parts = _cpu_parts(device, strips, sizes)
-        return Plan(parts, 1, 1, strips * parts)
+        return ReductionPlan(parts, 1, 1, strips * parts)
     plan = _row_plan(device, a, n) if m == 1 else _column_plan(device, a, m)
     results = plan.group // plan.lines if m > 1 else 1
     if n * results * itemsize <= ONE_LAUNCH_MAX_BYTES:
@@ -90,7 +90,9 @@ def planned(device: Device, itemsize: int, sizes: Shape) -> Plan:
     groups = a * -(-m // results)
     wanted_parts = max(1, UNIT_GROUPS * device.units // groups)
     parts = min(wanted_parts, max(1, n // group), MAX_PARTS)
-    return Plan(parts, group, group // results if m > 1 else group, groups * parts)
+    return ReductionPlan(
+        parts, group, group // results if m > 1 else group, groups * parts
+    )
 
 
 def _cpu_parts(device: Device, strips: int, sizes: Shape) -> int:
@@ -103,14 +105,14 @@ def _cpu_parts(device: Device, strips: int, sizes: Shape) -> int:
     return max(parts, n // max_elements)
 
 
-def _row_plan(device: Device, a: int, n: int) -> Plan:
+def _row_plan(device: Device, a: int, n: int) -> ReductionPlan:
     """Return how one launch on a GPU reduces ``a`` rows of ``n`` elements."""
     group = source.GROUP_ITEMS["gpu"]
     lines = lines_of(n)
     wide_group = widest(device)
     if lines == group and a < 2 * device.units and n >= 4 * wide_group:
         group = lines = wide_group
-    return Plan(1, group, lines, -(-a // (group // lines)))
+    return ReductionPlan(1, group, lines, -(-a // (group // lines)))
 
 
 def lines_of(n: int) -> int:
@@ -118,14 +120,14 @@ def lines_of(n: int) -> int:
     return 8 if n <= 64 else 32 if n <= 512 else source.GROUP_ITEMS["gpu"]
 
 
-def _column_plan(device: Device, a: int, m: int) -> Plan:
+def _column_plan(device: Device, a: int, m: int) -> ReductionPlan:
     """Return how one launch on a GPU reduces ``m`` columns."""
     group, columns = source.GROUP_ITEMS["gpu"], STRIP_COLUMNS["gpu"]
     if a * -(-m // columns) < 2 * device.units:
         group = widest(device)
     if a * -(-m // columns) < device.units:
         columns = NARROW_STRIP_COLUMNS
-    return Plan(1, group, group // columns, a * -(-m // columns))
+    return ReductionPlan(1, group, group // columns, a * -(-m // columns))
 
 
 @functools.cache

@@ -11,12 +11,12 @@ from typing import Any
 from plugrad.importing import ModelError, ValueInfo
 
 from .cells import basic_lstm_cell, multi_rnn_cell
-from .model import Explanation, Model, load
+from .model import Model, TfjsExplanation, load
 
 __all__ = [
-    "Explanation",
     "Model",
     "ModelError",
+    "TfjsExplanation",
     "ValueInfo",
     "basic_lstm_cell",
     "load",

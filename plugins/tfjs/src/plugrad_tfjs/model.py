@@ -22,7 +22,7 @@ from .graph_reader import read_graph
 from .layers_reader import read_layers
 from .program import TfjsProgram
 
-__all__ = ["Explanation", "Model", "load"]
+__all__ = ["Model", "TfjsExplanation", "load"]
 
 
 def load(
@@ -75,7 +75,7 @@ def load(
         return Model(make(model, weights, budget), model, backend)
 
 
-class Explanation:
+class TfjsExplanation:
     """A summary of a model; ``print`` shows it.
 
     Attributes:
@@ -149,9 +149,9 @@ class Model:
             open_backend("to", backend)
         return Model(self._program, self._source, backend)
 
-    def explain(self) -> Explanation:
+    def explain(self) -> TfjsExplanation:
         """Return a summary of the model."""
-        return Explanation(self._program)
+        return TfjsExplanation(self._program)
 
     def save(self, path: str | Path, params: Mapping[str, Any] | None = None) -> None:
         """Write the model in the TensorFlow.js format.

@@ -41,7 +41,7 @@ MAX_SHOWN_REPORTS = 10  # rows of the table that a notebook shows for a Fitted
 Loss = Callable[..., Any]
 
 
-class Step(NamedTuple):
+class TrainStep(NamedTuple):
     """A training step and the optimizer whose state it updates.
 
     Attributes:
@@ -64,7 +64,7 @@ def train_step(
     precision: Any = None,
     jit: bool = True,
     donate: bool = False,
-) -> Step:
+) -> TrainStep:
     """Return a training step: gradients, then the update, under ``pg.jit``.
 
     Args:
@@ -103,7 +103,7 @@ def _step(
     jit: bool,
     donate: bool,
     checks_loss: bool,
-) -> Step:
+) -> TrainStep:
     """Return a step.
 
     If ``checks_loss`` is set and the loss is not finite, a gradient becomes NaN, so
@@ -125,7 +125,7 @@ def _step(
 
     run.__qualname__ = "train_step"  # the name in messages
     donated = ("params", "state") if donate else ()
-    return Step(optimizer, pg.jit(run, donate=donated) if jit else run)
+    return TrainStep(optimizer, pg.jit(run, donate=donated) if jit else run)
 
 
 def _nan_unless_finite(grads: Tree, value: pg.Tensor) -> Tree:
@@ -366,7 +366,7 @@ class _Loop:
 
     def __init__(
         self,
-        step: Step,
+        step: TrainStep,
         params: Tree,
         batches: Source,
         key: pg.Tensor | None,

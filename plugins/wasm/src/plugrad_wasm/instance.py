@@ -15,8 +15,8 @@ its Python package to those of C is not (``_ffi``, ``_func``, ``_instance``,
   ``benchmarks/tricks.py`` shows less than a factor of 1.3.
 
 Map: ``engine`` (the compiler); ``HostFunction``; ``on_large_stack``; ``Instance``
-(``prepare`` a frequent call, ``invoke`` a rare one); ``Library`` and ``Program``, our
-own modules; errors; memories.
+(``prepare`` a frequent call, ``invoke`` a rare one); ``Library`` and ``WasmProgram``,
+our own modules; errors; memories.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ class Library:
         return wasmtime.MemoryType(limits, shared=shared)
 
 
-class Program:
+class WasmProgram:
     """Our modules on one memory, for one thread; instantiated when needed.
 
     Args:

@@ -31,8 +31,8 @@ from .instance import (
     Instance,
     Library,
     OwnMemory,
-    Program,
     SharedMemory,
+    WasmProgram,
     as_exception,
     engine,
     free_trap,
@@ -180,7 +180,7 @@ class Machine:
         self._shared: Any = None
         if shared:
             self._shared = SharedMemory(self._engine, self._library.memory_type(True))
-        self._main = Program(self._library, self._shared)
+        self._main = WasmProgram(self._library, self._shared)
         store = self._main.store
         memory = OwnMemory(self._main.memory, store) if store else self._shared
         self._memory = memory
@@ -383,7 +383,7 @@ class Machine:
         if self._numbers.setdefault(number, me) != me:
             return  # another thread already has this number and its stack
         end = self._tail + STACK * number
-        program = Program(self._library, self._shared, (end - STACK, end))
+        program = WasmProgram(self._library, self._shared, (end - STACK, end))
         calls: dict[int, Any] = {}
         while address:  # of the module to continue in
             name = self._library.names[address]

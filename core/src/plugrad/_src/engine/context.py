@@ -246,6 +246,10 @@ class Scope:
         self.inside: Context | None = None
         self.token: Token[Context] | None = None
 
+    def __jit_state__(self) -> tuple[Any, ...]:
+        """Return what the user put into this scope: backends, gradients, observers."""
+        return tuple(self.changes.values())
+
     def __enter__(self) -> None:
         if self.inside is not None:
             raise RuntimeError(

@@ -19,13 +19,13 @@ from plugrad._src.tensor.tensor import TapeId, Tensor
 from . import tape
 from .context import UserScope
 from .forms import PARTS, Find, Form, Made, Whole, kept_by_all, note
-from .layers import Layer, Override, Overrides
+from .layers import Override, OverrideLayer, Overrides
 from .matching import Match, matches
 from .sites import Where
 from .tape import (
     Node,
-    Plan,
     Tape,
+    TapePlan,
     make_plan,
     replace_node,
     saved_values,
@@ -48,7 +48,7 @@ def override(
     if backend is not None:
         registry.known(backend, who)
     place = None if where is None else Where(who, where)
-    layer = Layer(backend, rules, place, innermost, wholes)
+    layer = OverrideLayer(backend, rules, place, innermost, wholes, used=set())
     return UserScope(who, override=Override(layer))
 
 
@@ -102,13 +102,16 @@ def _layers_at(
     overrides: Overrides, kernel: Kernel, backend: OpenBackend, site: Site
 ) -> list[VJPs]:
     """Return the rules of the layers that apply to a run, the innermost last."""
-    return [
-        layer.rules[kernel.name]
+    layers = [
+        layer
         for layer in overrides.layers
         if kernel.name in layer.rules
         and layer.backend in (None, backend.name)
         and (layer.where is None or layer.where.applies(site))
     ]
+    for layer in layers:
+        layer.used.add(kernel.name)
+    return [layer.rules[kernel.name] for layer in layers]
 
 
 def plan_of(
@@ -119,7 +122,7 @@ def plan_of(
     backend: OpenBackend,
     mask: int,
     count: int,
-) -> Plan | None:
+) -> TapePlan | None:
     """Return how these tapes record a run; None if its decomposition is recorded.
 
     ``mask`` has a bit for each of the ``count`` inputs: whether it is tracked.
@@ -139,7 +142,7 @@ def plan_of(
                 plans.clear()
             key += (site,)
     try:
-        return cast("Plan | None", plans[key])
+        return cast("TapePlan | None", plans[key])
     except KeyError:
         at = site or Site(kernel.name, scope, 0)
         rules = vjp_rules_in_force(kernel, backend, overrides, at)
@@ -158,7 +161,7 @@ def plan_for_others(
     backend: OpenBackend,
     mask: int,
     count: int,
-) -> Plan:
+) -> TapePlan:
     """Return how tapes record a run of which only the innermost one sees overrides."""
     plain = overrides.for_others()
     plan = plan_of(plain, scope, others, kernel, backend, mask, count)

@@ -1,7 +1,7 @@
 """Layers of gradient overrides, and the plans of runs that are recorded under them.
 
-Map: ``Layer``; ``Override``, the layer of a block; ``Overrides``, the layers of all
-blocks around a place in the program; when the layers of two blocks are equal.
+Map: ``OverrideLayer``; ``Override``, the layer of a block; ``Overrides``, the layers of
+all blocks around a place in the program; when the layers of two blocks are equal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from plugrad._src.registry.rules import reads_site
 from .forms import Form, Whole
 from .places import Same
 from .sites import Where
-from .tape import Plan
+from .tape import TapePlan
 
-Plans = dict[tuple[Any, ...], Plan | None]
+Plans = dict[tuple[Any, ...], TapePlan | None]
 
 
-class Layer(NamedTuple):
+class OverrideLayer(NamedTuple):
     """Gradients that a block puts over all others.
 
     Attributes:
@@ -33,6 +33,7 @@ class Layer(NamedTuple):
         where: The runs to which they apply; None means all runs.
         innermost: Whether only the innermost tape sees them.
         wholes: The patterns of several runs for which there are rules.
+        used: The kernels whose rules some run has used.
 
     """
 
@@ -40,7 +41,16 @@ class Layer(NamedTuple):
     rules: Mapping[str, VJPs]
     where: Where | None
     innermost: bool
-    wholes: tuple[Whole, ...] = ()
+    wholes: tuple[Whole, ...]
+    used: set[str]
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """Return the functions of the user that runs have called: rules and places."""
+        tables = [self.rules[name] for name in tuple(self.used)]
+        found = [rule.function for table in tables for rule in table.values() if rule]
+        if self.where is not None and callable(self.where.given):
+            found.append(self.where.given)
+        return tuple(found)
 
 
 class Override:
@@ -48,11 +58,15 @@ class Override:
 
     __slots__ = ("last", "layer")
 
-    layer: Layer
+    layer: OverrideLayer
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: OverrideLayer) -> None:
         self.layer = layer
         self.last: tuple[Overrides | None, Overrides] | None = None
+
+    def __jit_state__(self) -> tuple[Any, ...]:
+        """Return the functions of the user that runs have called."""
+        return self.layer.functions()
 
     def stacked_on(self, outer: Overrides | None) -> Overrides:
         """Return the layers of ``outer`` with this one on top; the result is cached."""
@@ -66,8 +80,8 @@ class Override:
 class Overrides:
     """The gradients that scopes put over all others, the innermost last."""
 
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
-        self.layers: tuple[Layer, ...] = layers
+    def __init__(self, layers: tuple[OverrideLayer, ...]) -> None:
+        self.layers: tuple[OverrideLayer, ...] = layers
         self._for_others: tuple[Overrides | None] | None = None
         # The plans of the registry, a new object whenever a gradient changes, and the
         # plans with these overrides. Threads that share a scope replace both at once.
@@ -158,7 +172,7 @@ def are_same(one: Overrides | None, other: Overrides | None) -> bool:
     return one is other or one.key == other.key
 
 
-def _key(layer: Layer) -> object:
+def _key(layer: OverrideLayer) -> object:
     rules = frozenset(
         (kernel, frozenset((name, _key_of_rule(rule)) for name, rule in table.items()))
         for kernel, table in layer.rules.items()

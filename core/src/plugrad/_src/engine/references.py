@@ -12,7 +12,9 @@ them. The search starts from some objects and from the code that runs. It follow
 - objects of C types to the objects that they refer to (methods, partials, views of
   dicts, caches).
 
-It does not look into the standard library, NumPy and plugrad.
+It does not look into the standard library, NumPy and plugrad. Classes of plugrad that
+contain objects of the user (jitted functions, scopes, gradients) return these by
+``__jit_state__``, too.
 
 This is the only search for values. ``code.code_of`` also walks over functions, but to
 find code: for a function that has not run, it estimates the code that a call would run,
@@ -67,7 +69,6 @@ from .special import (
     BOOKKEEPING,
     CLASS_ATTRIBUTES,
     FUNCTION_ATTRIBUTES,
-    HOLD_USER_OBJECTS,
     IMMUTABLE_TYPE,
     OPAQUE,
     SPECIAL_METHODS,
@@ -347,14 +348,13 @@ class References:
         self._note(place)
 
     def _of_plugrad(self, label: str, value: Any) -> None:
-        """Follow a plugrad object to the objects that the user put into it."""
-        for name in HOLD_USER_OBJECTS:
-            try:
-                found = object.__getattribute__(value, name)
-            except AttributeError:
-                continue
-            objects = found.values() if type(found) is dict else [found]
-            self._waiting += [(label, x) for x in objects]
+        """Follow a plugrad object to the objects that the user put into it.
+
+        Its own attributes are not compared: those that a call reads do not change.
+        """
+        state = getattr(type(value), PROTOCOL, None)
+        if state is not None:
+            self._waiting += [(label, x) for x in state(value)]
 
     # --- objects -----------------------------------------------------------------
 

@@ -85,9 +85,6 @@ SPECIAL_METHODS = frozenset(_OF_BUILTIN_CLASSES | _OF_OTHER_CLASSES) - {
 # Attributes that are not in a dict.
 FUNCTION_ATTRIBUTES = ("__annotations__", "__doc__", "__name__", "__qualname__")
 CLASS_ATTRIBUTES = ("__bases__", "__name__", "__qualname__")
-# Attributes of plugrad objects that refer to objects of the user: those of jitted
-# functions, scopes, overrides and gradients.
-HOLD_USER_OBJECTS = ("__wrapped__", "changes", "layer", "function")
 # Types whose objects refer to nothing that a call reads.
 OPAQUE = (
     np.dtype,

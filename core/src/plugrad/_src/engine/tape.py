@@ -1,10 +1,10 @@
 """Tapes: the runs in order, with everything that the backward pass needs.
 
 Nodes refer to tape_ids and never to tensors, so a tape keeps alive exactly the
-residuals that gradients name. A ``Plan`` contains everything that is known before a
+residuals that gradients name. A ``TapePlan`` contains everything that is known before a
 run; it is made once for a kernel, a backend and a set of tracked inputs.
 
-Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
+Map: ``TapePlan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class VJPStep(NamedTuple):
     vjp: VJP | None
 
 
-class Plan(NamedTuple):
+class TapePlan(NamedTuple):
     """The residuals to save when a kernel runs, and the steps of its backward pass."""
 
     kernel: Kernel
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 def make_plan(
     kernel: Kernel, rules: VJPs, mask: int, count: int, site: Site | None = None
-) -> Plan:
+) -> TapePlan:
     """Return the plan of a run with ``count`` inputs.
 
     ``mask`` has one bit for each input, the lowest for the first; the bits of tracked
@@ -92,7 +92,7 @@ def make_plan(
         )
         for name, vjp in in_force
     ]
-    return Plan(
+    return TapePlan(
         kernel,
         tuple(
             i if (i := keeps[w][1]) < count else i - count - outputs for w in tensors
@@ -150,7 +150,7 @@ class Node(NamedTuple):
     ``scope`` has the names of the ``name_scope`` blocks around the run.
     """
 
-    plan: Plan
+    plan: TapePlan
     backend: OpenBackend
     inputs: list[TapeId | None]
     outputs: list[TapeId]
@@ -298,13 +298,13 @@ def tapes_tracking(
 @accelerated
 def record(
     tapes: tuple[Tape, ...],
-    plan: Plan,
+    plan: TapePlan,
     backend: OpenBackend,
     inputs: tuple[Any, ...],
     attrs: dict[str, Any],
     outputs: Outputs,
     scope: str,
-    others: tuple[tuple[Tape, ...], Plan] | None = None,
+    others: tuple[tuple[Tape, ...], TapePlan] | None = None,
 ) -> None:
     """Add a node to all tapes that track an input; integer outputs are not tracked.
 
@@ -337,7 +337,7 @@ def record(
 
 
 def saved_values(
-    plan: Plan, values: tuple[Any, ...], attrs: dict[str, Any]
+    plan: TapePlan, values: tuple[Any, ...], attrs: dict[str, Any]
 ) -> list[Any]:
     """Return the residuals of a run, given its inputs and outputs."""
     saved = [save(TENSOR, i, values) for i in plan.tensors]

@@ -18,8 +18,8 @@ from plugrad._src.engine.gradients import note_run
 from plugrad._src.engine.tape import (
     ATTRIBUTE,
     Guard,
-    Plan,
     Tape,
+    TapePlan,
     VJPStep,
     alias,
     record,
@@ -103,7 +103,7 @@ def custom_grad(
 def recorded_call(
     f: Callable[..., Any],
     name: str,
-    plans: Callable[[int], Plan],
+    plans: Callable[[int], TapePlan],
     args: tuple[Any, ...],
     guarded: bool = True,
 ) -> Any:
@@ -149,7 +149,7 @@ def recorded_call(
 def _again(
     f: Callable[..., Any],
     name: str,
-    plans: Callable[[int], Plan],
+    plans: Callable[[int], TapePlan],
     leaves: Sequence[Any],
     build: Callable[..., Any],
     *xs: Tensor,
@@ -186,14 +186,14 @@ def _kernel_of(module: str, name: str, count: int) -> Kernel:
     return Kernel(f"custom_grad.{module}.{readable}({inputs})")
 
 
-def plans_for(name: str) -> Callable[[int], Plan]:
+def plans_for(name: str) -> Callable[[int], TapePlan]:
     """Return a function from the number of tensor arguments to the recording plan."""
     vjp = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
 
     @functools.cache
-    def plan(count: int) -> Plan:
+    def plan(count: int) -> TapePlan:
         step = VJPStep((0, count), _pull, (0,), "xs", vjp)
-        return Plan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
+        return TapePlan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
 
     return plan
 

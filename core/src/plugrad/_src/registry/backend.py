@@ -1,7 +1,7 @@
 """Open backends, as the engine sees them, and the watchers of their transfers.
 
-Map: ``OpenBackend``; ``move``; ``share``; ``watch``; ``Layer``, one kernel function
-among several.
+Map: ``OpenBackend``; ``move``; ``share``; ``watch``; ``KernelLayer``, one kernel
+function among several.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def unwatch(watcher: Watcher) -> None:
         watchers = tuple(w for w in watchers if w != watcher)
 
 
-class Layer(NamedTuple):
+class KernelLayer(NamedTuple):
     """One implementation of a kernel on a backend; the lowest rank is in force."""
 
     rank: int

@@ -27,7 +27,7 @@ from .backend import (
     USER,
     BackendUnavailable,
     Function,
-    Layer,
+    KernelLayer,
     OpenBackend,
 )
 from .contract import Kernel, VJPs, suggest
@@ -55,7 +55,7 @@ class Registry:
         self._searched = False
         self._contracts: dict[str, Kernel] = {}
         self.opened: dict[str, OpenBackend] = {}
-        self.kernels: dict[tuple[str, str], list[Layer]] = {}
+        self.kernels: dict[tuple[str, str], list[KernelLayer]] = {}
         self.owners: dict[str, Plugin] = {}  # the declarer of each contract
         self._backends: Claims[Backend] = Claims(
             "backend", BackendUnavailable, ("cpu", "wasm", "opencl")
@@ -322,10 +322,10 @@ class Registry:
             entries.append(pack)
             pack_gradients.append(gradients)
             for name, function in kernels.items():
-                layer = Layer(KERNEL_PACK, function, pack.owner)
+                layer = KernelLayer(KERNEL_PACK, function, pack.owner)
                 layers.setdefault(name, []).append(layer)
         for name, function in own_kernels.items():
-            layers.setdefault(name, []).append(Layer(OWNER, function, owner))
+            layers.setdefault(name, []).append(KernelLayer(OWNER, function, owner))
         in_force = {self.contracts[n]: found[0] for n, found in layers.items() if found}
         table = {k.name: opened.wrapped(k, x.function) for k, x in in_force.items()}
         parts = [opened.in_place_of(k, x.function) for k, x in in_force.items()]
@@ -396,7 +396,7 @@ class Registry:
         with self.lock:
             function = self.check({name: function}, "register_kernel")[name]
             self.known(backend, "register_kernel")
-            layer = Layer(USER, function, self.user, dispose)
+            layer = KernelLayer(USER, function, self.user, dispose)
             under = self.kernels.get((name, backend), [])
             self.kernels = {**self.kernels, (name, backend): [layer, *under]}
             self._refresh(name, backend)

@@ -15,7 +15,7 @@ from plugrad._src.tensor.tensor import Native, Tensor
 from .difference import Differ, same_bits
 from .graph import DRAW, Step
 from .parts import KernelByKernel, function_of, run_declined
-from .program import Program
+from .program import ReplayProgram
 from .recording import Recording
 from .regions import Region
 
@@ -31,7 +31,9 @@ class StaleReplay(RuntimeError):
 name_publicly(StaleReplay, "plugrad")  # a traceback may come before the public name
 
 
-def check_replay(name: str, entry: Recording, program: Program, new: Recording) -> None:
+def check_replay(
+    name: str, entry: Recording, program: ReplayProgram, new: Recording
+) -> None:
     """Compare a call that has just run with a replay of an earlier one.
 
     It compares the kernels, their attributes and constants, then the bits of all values
@@ -79,7 +81,7 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
                 raise explained(error, "stale-replay")
 
 
-def _raises(entry: Recording, program: Program, new: Recording) -> bool:
+def _raises(entry: Recording, program: ReplayProgram, new: Recording) -> bool:
     """Return whether a replay raises as well if a kernel of the call has raised."""
     if entry.assigned or entry.rebound:  # a replay that does not raise would do that
         return True

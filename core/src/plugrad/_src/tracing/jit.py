@@ -31,10 +31,10 @@ from plugrad._src.tensor.tensor import Tensor
 from .checking import check_replay
 from .difference import Differ
 from .explanation import JitExplanation
-from .program import MISS, Call, Program, is_signal
+from .program import MISS, Call, ReplayProgram, is_signal
 from .recorder import not_replayable
 from .recording import Recording, without_static
-from .regions import Plan, Region, compiled
+from .regions import Region, RegionPlan, compiled
 from .signature import Signature, difference, donated, signature
 
 P = ParamSpec("P")
@@ -219,6 +219,10 @@ class Jitted(Generic[P, R]):
         flags = {"strict": self._strict, "check": self._check}
         return functools.partial(jit, **options, **flags), (self._f,)
 
+    def __jit_state__(self) -> tuple[Callable[P, R]]:
+        """Return the function: a surrounding ``jit`` compares what it reads."""
+        return (self.__wrapped__,)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return ``f(*args, **kwargs)``; replay a recording that matches."""
         for call in self._calls:
@@ -248,7 +252,7 @@ class Jitted(Generic[P, R]):
         if entry is None:
             entry = self._record(sign, None, why, explained=True)[0]
         graph = entry.graph
-        plan = Plan()
+        plan = RegionPlan()
         if entry.confirmed:
             program = self._loaded(entry)
             graph, plan = program.graph, program.plan
@@ -312,7 +316,7 @@ class Jitted(Generic[P, R]):
         return self._f(*without_static(sign.args), **without_static(sign.kwargs))
 
     def _replay(self, entry: Recording, sign: Signature) -> Any:
-        """Replay a call without ``Program.call``: an observed call, or the first."""
+        """Replay an observed call, or the first, without ``ReplayProgram.call``."""
         program = self._loaded(entry)
         self._remember(entry)
         tensors = [x for x in sign.leaves if type(x) is Tensor]
@@ -358,7 +362,7 @@ class Jitted(Generic[P, R]):
         self._settle(entry, before)
         value = entry.value
         if entry.confirmed:
-            entry.program = Program(entry, self._name)
+            entry.program = ReplayProgram(entry, self._name)
             entry.recorder.release()
         entry.value = None  # frees the tensors of the result
         if entry.reason == "" and not explained:
@@ -454,7 +458,7 @@ class Jitted(Generic[P, R]):
         _empty_donated(sign, messages)
         return new.value
 
-    def _loaded(self, entry: Recording) -> Program:
+    def _loaded(self, entry: Recording) -> ReplayProgram:
         """Return the program of a call, compiled."""
         with self._lock:
             if entry.program.call is None:

@@ -13,7 +13,8 @@ the kernel functions, which are its globals, and deletes each value after its la
 A recorded call needs no code at first. Only when another call matches it, compilers get
 their regions and the code is compiled, so a call that is not repeated costs neither.
 
-Map: ``Program``; guards; the body; the globals of the code. ``parts`` runs its steps.
+Map: ``ReplayProgram``; guards; the body; the globals of the code. ``parts`` runs its
+steps.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from .graph import Graph, Step
 from .parts import KernelByKernel, compiled_code, function_of, observed, step_code
 from .recording import Recording
 from .regions import (
-    Plan,
     Region,
+    RegionPlan,
     compiled,
     last_uses,
 )
@@ -64,7 +65,7 @@ TAIL = "  except GONE: return MISS"
 data_of = attrgetter("_data")
 
 
-class Program:
+class ReplayProgram:
     """The code of a recorded call, its lines and the objects that they name.
 
     Attributes:
@@ -98,7 +99,7 @@ class Program:
     finish: Callable[..., Any]
 
     def __init__(self, recording: Recording, name: str) -> None:
-        self.name, self.graph, self.plan = name, recording.graph, Plan()
+        self.name, self.graph, self.plan = name, recording.graph, RegionPlan()
         self.lines, self.numbers = [HEAD], itertools.count()
         self.tensors: list[str] = []  # names of the tensors among the arguments
         self.handles: dict[int, str] = {}  # names of the tensors of the result, by id

@@ -26,7 +26,7 @@ from .recorder import Recorder, not_replayable
 from .signature import Signature, Static, structure_key, value_key
 
 if TYPE_CHECKING:
-    from .program import Program
+    from .program import ReplayProgram
 
 RESULTS = (bool, int, float, complex, str, bytes, type, np.dtype, np.generic)
 # Standard-library modules by which a thread can wait for other threads.
@@ -89,7 +89,7 @@ class Recording:
 
     """
 
-    program: Program
+    program: ReplayProgram
 
     sign: Signature
     reason: str
@@ -410,10 +410,6 @@ def without_static(arguments: Any) -> Any:
 def _functions(overrides: Overrides | None) -> list[Any]:
     """Return the gradient functions by which scopes and the user override others."""
     tables = [table for _, _, table in registry.gradients._user]
-    places = []
-    for layer in overrides.layers if overrides else ():
-        tables += layer.rules.values()
-        if layer.where is not None and callable(layer.where.given):
-            places.append(layer.where.given)
     rules = [rule.function for table in tables for rule in table.values() if rule]
-    return rules + places
+    layers = overrides.layers if overrides else ()
+    return rules + [function for layer in layers for function in layer.functions()]

@@ -4,7 +4,7 @@ A region contains connected steps with the same backend and precision that itera
 the same shape; no path in the graph leaves the region and returns to it. Inside a
 region no step reads the result of a reduction, so one pass over the elements is enough.
 
-Map: ``compiled``, which makes a ``Plan``; ``Grouping``, which finds regions;
+Map: ``compiled``, which makes a ``RegionPlan``; ``Grouping``, which finds regions;
 ``last_uses``.
 """
 
@@ -73,7 +73,7 @@ class Region(NamedTuple):
         return dict(region=label, kernels=kernels, by=self.by, saved=self.saved)
 
 
-Plan = tuple[Step | Region, ...]
+RegionPlan = tuple[Step | Region, ...]
 
 
 class Compiler(NamedTuple):
@@ -113,7 +113,7 @@ def compilers(backend: OpenBackend) -> Iterator[Compiler]:
         yield Compiler(backend, backend.owner, runtime.fusable, runtime.compile)
 
 
-def compiled(graph: Graph) -> tuple[Graph, Plan]:
+def compiled(graph: Graph) -> tuple[Graph, RegionPlan]:
     """Return a graph with its steps in the order of the plan, and the plan."""
     plan: list[Step | Region] = [*graph.steps]
     for name in sorted({step.backend for step in graph.steps}):
@@ -438,7 +438,7 @@ def precision_of(step: Step) -> dict[str, str]:
 
 
 def last_uses(
-    plan: Plan, kept: Iterable[int], donated: Iterable[int] = ()
+    plan: RegionPlan, kept: Iterable[int], donated: Iterable[int] = ()
 ) -> list[list[int]]:
     """Return, for each item, the values that no later item reads.
 

@@ -5,7 +5,7 @@ row kernels form region programs. Intermediate results are in scratch memory, wh
 thread allocates once.
 
 Map: ``compiled``; ``unit_of``, the size of blocks; ``phases``, the order of steps;
-``Program``, which writes the structures; results that Python completes.
+``RegionProgram``, which writes the structures; results that Python completes.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _compile_in_c(
     graph: Graph, calls: Mapping[int, Call], unit: int, exact: bool, write: Write
 ) -> Callable[..., Any] | None:
     """Return a function that runs a graph in C; None if the graph is too large."""
-    program = Program(graph, calls)
+    program = RegionProgram(graph, calls)
     for element_wise, rows in phases(graph, calls):
         if element_wise and not program.add_steps(element_wise, write):
             return None
@@ -166,7 +166,7 @@ def _compile_in_c(
     return program.function(unit, exact)
 
 
-class Program:
+class RegionProgram:
     """A row program: writes the structures of blocks.h.
 
     Attributes:

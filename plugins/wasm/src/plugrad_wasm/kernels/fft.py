@@ -17,7 +17,7 @@ kernels = KernelTable()
 MAX_RADIX = 31  # as in fft.c
 
 
-class Plan(NamedTuple):
+class FftPlan(NamedTuple):
     """The tables that ``fft.c`` needs for rows of one size."""
 
     size: int
@@ -38,7 +38,7 @@ def _factors(n: int) -> list[int]:
 
 
 @cache_size(16)
-def _plan(machine: Machine, n: int, dtype: DType) -> Plan:
+def _plan(machine: Machine, n: int, dtype: DType) -> FftPlan:
     factors = _factors(n)
     size = n
     chirp = spectrum = None
@@ -54,7 +54,7 @@ def _plan(machine: Machine, n: int, dtype: DType) -> Plan:
     roots = np.exp(-2j * np.pi / size * np.arange(size))
     parts = np.concatenate([roots.real, roots.imag]).astype(HALF[dtype])
     radices = describe(machine, tuple(factors))
-    return Plan(size, radices, upload(machine, parts), chirp, spectrum)
+    return FftPlan(size, radices, upload(machine, parts), chirp, spectrum)
 
 
 def _upload_as(machine: Machine, z: Array, dtype: DType) -> WasmArray:
