@@ -86,31 +86,50 @@ class Recording:
             kernel(*args)
             return
         self.calls += name.encode().ljust(64, b"\0") + struct.pack("<I", len(args))
-        arrays: dict[int, np.ndarray] = {}
+        by_address: dict[int, list[np.ndarray]] = {}
         for x in args:
-            self.calls += self._encoded(x, arrays)
+            if isinstance(x, np.ndarray):
+                by_address.setdefault(x.ctypes.data, []).append(x)
+        memories = {address: memory_of(*xs) for address, xs in by_address.items()}
+        known: list[int] = []
+        for x in args:
+            self.calls += self._encoded(x, memories, known)
         kernel(*args)
-        self.expected += [(name, memory_of(x).copy()) for x in arrays.values()]
+        self.expected += [(name, memory.copy()) for memory in memories.values()]
         if name in TAKE_WORKSPACE:
             self.expected[-1] = ("", self.expected[-1][1])
 
-    def _encoded(self, x: Any, arrays: dict[int, np.ndarray]) -> bytes:
+    def _encoded(
+        self, x: Any, memories: dict[int, np.ndarray], known: list[int]
+    ) -> bytes:
+        """Return an argument in the file format.
+
+        Args:
+            x: The argument.
+            memories: The memory of the arrays of the call, by address.
+            known: The addresses of the arguments before; one may be added.
+
+        """
         if isinstance(x, float):
             return struct.pack("<cd", b"d", x)
         if not isinstance(x, np.ndarray):
             return struct.pack("<cQ", b"i", int(x or 0) % 2**64)
-        if (address := x.ctypes.data) in arrays:
-            return struct.pack("<cQ", b"s", [*arrays].index(address))
-        arrays[address], memory = x, memory_of(x)
+        address = x.ctypes.data
+        if address in known:
+            return struct.pack("<cQ", b"s", known.index(address))
+        known.append(address)
+        memory = memories[address]
         first = address - memory.ctypes.data
         return struct.pack("<cQQ", b"a", memory.nbytes, first) + memory.tobytes()
 
 
-def memory_of(x: np.ndarray) -> np.ndarray:
-    """Return the memory from the lowest element to the highest as a flat array."""
-    low, high = np.lib.array_utils.byte_bounds(x)
+def memory_of(*arrays: np.ndarray) -> np.ndarray:
+    """Return the memory of arrays, from the lowest element to the highest, as one."""
+    bounds = [np.lib.array_utils.byte_bounds(x) for x in arrays]
+    low = min(begin for begin, _ in bounds)
+    high = max(end for _, end in bounds)
     memory = (ctypes.c_char * (high - low)).from_address(low)
-    return np.frombuffer(memory, x.dtype if x.size else np.uint8)
+    return np.frombuffer(memory, arrays[0].dtype if arrays[0].size else np.uint8)
 
 
 def build(platform: Platform, folder: Path) -> tuple[Path, Path]:
