@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad_llvm import cache, native
+from plugrad_llvm import cache, entry, native
 
 from .helpers import OWNER, bits
 
@@ -27,7 +27,7 @@ def compiled(monkeypatch):
     found, parse = [], native.llvm.parse_assembly
 
     def counted(text):
-        found.extend([text] if text not in ("", native.CALL) else [])
+        found.extend([text] if text not in ("", entry.text()) else [])
         return parse(text)
 
     monkeypatch.setattr(native.llvm, "parse_assembly", counted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from .code import Code, Vector
+from .code import Vector
 from .mathematics import (
     EXP2,
     ROUND_TO_INT_MAGIC,
@@ -45,14 +45,13 @@ def _times_gaussian(y: Vector, a: Vector) -> tuple[Vector, Vector]:
     return code.fma(y, f * polynomial(f, *EXP2[:-1]), y), n
 
 
-def _gelu_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+def _gelu_far(x: Vector, nearby: Vector) -> Vector:
+    code = x.code
     a = at_most(abs(x), 15.0)
     y, n = _times_gaussian(_scaled_normal(a) * -a, a)
     y = code.where(x < 0.0, scaled(y, n - ROUND_TO_INT_MAGIC), x)
     y = code.where(x.equal(-inf), nan, y)
-    result = code.where(x >= -4.0, nearby, y)
-    code.do(f"ret {code.type('f')} {result.name}")
+    return code.where(x >= -4.0, nearby, y)
 
 
 def _normal_near(a: Vector) -> Vector:
@@ -83,12 +82,10 @@ def _slope_tail(a: Vector) -> tuple[Vector, Vector]:
     return _times_gaussian(a.code.fma(a, DENSITY, -_scaled_normal(a)), a)
 
 
-def _gelu_slope_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+def _gelu_slope_far(x: Vector, nearby: Vector) -> Vector:
     u, n = _slope_tail(at_most(abs(x), 15.0))
     y = _slope_of(x, scaled(u, n - ROUND_TO_INT_MAGIC))
-    result = code.where(abs(x) <= 12.5, nearby, y)
-    code.do(f"ret {code.type('f')} {result.name}")
+    return x.code.where(abs(x) <= 12.5, nearby, y)
 
 
 def gelu_grad(dy: Vector, x: Vector) -> Vector:

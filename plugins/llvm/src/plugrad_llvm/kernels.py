@@ -87,11 +87,11 @@ def _prelu(x: Vector, alpha: Vector) -> Vector:
 
 
 def _sign_bit(x: Vector) -> Vector:
-    return x.bits().by("icmp slt", 0, "?")
+    return x.bits().is_negative()
 
 
 def _copy_sign(p: Vector, q: Vector) -> Vector:
-    return p.code.call("copysign", p.kind, p, q)
+    return p.code.call("copysign", p, q)
 
 
 def _hypot(p: Vector, q: Vector) -> Vector:

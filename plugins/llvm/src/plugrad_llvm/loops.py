@@ -4,13 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .code import Code, Vector
+from llvmlite import ir  # type: ignore[import-untyped]
 
-Accumulate = Callable[[str, list[Vector]], list[Vector]]
+from .code import Code, Vector, index
+
+Accumulate = Callable[[ir.Value, list[Vector]], list[Vector]]
+
+
+class Loop:
+    """A loop with values that change in each iteration; it runs at least once.
+
+    Whoever writes the loop writes its body between ``Loop(...)`` and ``repeat``.
+
+    Attributes:
+        values: The loop-carried values, as the body reads them.
+
+    """
+
+    def __init__(self, code: Code, *first: ir.Value) -> None:
+        builder = self.builder = code.builder
+        before = builder.block
+        self.head = builder.append_basic_block("loop")
+        builder.branch(self.head)
+        builder.position_at_end(self.head)
+        self.values = [builder.phi(x.type) for x in first]
+        for value, x in zip(self.values, first, strict=True):
+            value.add_incoming(x, before)
+
+    def repeat(self, more: ir.Value, *following: ir.Value) -> None:
+        """End the body: repeat it with the following values if the bit ``more`` is set.
+
+        Code that is written next runs after the loop.
+        """
+        builder = self.builder
+        for value, x in zip(self.values, following, strict=True):
+            value.add_incoming(x, builder.block)
+        after = builder.append_basic_block("after")
+        builder.cbranch(more, self.head, after)
+        builder.position_at_end(after)
 
 
 def write_loop(
-    code: Code, begin: str, end: str, body: Callable[[str], None], whole: bool
+    code: Code,
+    begin: ir.Value,
+    end: ir.Value,
+    body: Callable[[ir.Value], None],
+    whole: bool,
 ) -> None:
     """Write a loop over at least ``code.lanes`` elements.
 
@@ -24,42 +63,37 @@ def write_loop(
         whole: Whether the number of elements is a multiple of the number of lanes.
 
     """
-    if begin.isdigit() and end.isdigit() and int(end) - int(begin) == code.lanes:
-        body(begin)
-        return
-    last = "" if whole else code.put(f"sub i64 {end}, {code.lanes}")
-    label = code.name("loop")
-    after = code.name("after")
-    before = code.label
-    code.goto(label)
-    phi_line = len(code.lines)
-    i = "%" + code.name("i")
-    code.do("")
+    builder = code.builder
+    lanes = index(code.lanes)
+    last = None if whole else builder.sub(end, lanes)
+    loop = Loop(code, begin)
+    [i] = loop.values
     body(i)
-    following = code.put(f"add i64 {i}, {code.lanes}")
-    more = code.put(f"icmp slt i64 {following}, {end}")
-    if not whole:
-        fits = code.put(f"icmp slt i64 {following}, {last}")
-        following = code.put(f"select i1 {fits}, i64 {following}, i64 {last}")
-    pairs = f"[ {begin}, %{before} ], [ {following}, %{code.label} ]"
-    code.lines[phi_line] = f"{i} = phi i64 {pairs}"
-    code.do(f"br i1 {more}, label %{label}, label %{after}")
-    code.place(after)
+    following = builder.add(i, lanes)
+    more = builder.icmp_signed("<", following, end)
+    if last is not None:
+        fits = builder.icmp_signed("<", following, last)
+        following = builder.select(fits, following, last)
+    loop.repeat(more, following)
 
 
-def for_each(code: Code, n: int, body: Callable[[str], None]) -> None:
-    """Write an element-wise loop over a row."""
-    write_loop(code, "0", str(n), body, n % code.lanes == 0)
+def for_each(code: Code, n: int, body: Callable[[ir.Value], None]) -> None:
+    """Write an element-wise loop over a row; a single vector needs no loop."""
+    if n == code.lanes:
+        body(index(0))
+    else:
+        write_loop(code, index(0), index(n), body, n % code.lanes == 0)
 
 
-def for_each_in_place(code: Code, n: int, body: Callable[[str, int], None]) -> None:
+def for_each_in_place(
+    code: Code, n: int, body: Callable[[ir.Value, int], None]
+) -> None:
     """Write a loop that visits each element once: ``body(i, lanes)``."""
     rest = n % code.lanes
     if n > rest:
-        whole = lambda i: body(i, code.lanes)
-        write_loop(code, "0", str(n - rest), whole, whole=True)
+        for_each(code, n - rest, lambda i: body(i, code.lanes))
     if rest:
-        body(str(n - rest), rest)
+        body(index(n - rest), rest)
 
 
 def accumulate(
@@ -67,25 +101,16 @@ def accumulate(
 ) -> list[Vector]:
     """Write a loop that carries vectors: from 0 to ``end``, a multiple of ``step``."""
     if end <= step:
-        return body("0", start) if end else start
-    label = code.name("loop")
-    after = code.name("after")
-    before = code.label
-    code.goto(label)
-    phi = len(code.lines)
-    i = "%" + code.name("i")
-    carried = [Vector(code, "%" + code.name("c"), x.kind, x.lanes) for x in start]
-    code.lines += [""] * (1 + len(start))
+        return body(index(0), start) if end else start
+    builder = code.builder
+    loop = Loop(code, index(0), *[x.value for x in start])
+    i, *values = loop.values
+    carried = [
+        Vector(code, value, x.kind, x.lanes)
+        for value, x in zip(values, start, strict=True)
+    ]
     updated = body(i, carried)
-    following = code.put(f"add i64 {i}, {step}")
-    more = code.put(f"icmp slt i64 {following}, {end}")
-    code.do(f"br i1 {more}, label %{label}, label %{after}")
-
-    def edge(first: str, then: str) -> str:
-        return f"[ {first}, %{before} ], [ {then}, %{code.label} ]"
-
-    code.lines[phi] = f"{i} = phi i64 {edge('0', following)}"
-    for k, (x, first, then) in enumerate(zip(carried, start, updated, strict=True), 1):
-        code.lines[phi + k] = f"{x.name} = phi {x.type} {edge(first.name, then.name)}"
-    code.place(after)
+    following = builder.add(i, index(step))
+    more = builder.icmp_signed("<", following, index(end))
+    loop.repeat(more, following, *[x.value for x in updated])
     return updated

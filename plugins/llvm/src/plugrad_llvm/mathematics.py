@@ -6,10 +6,14 @@ the results have the same bits. The module ``gelu`` contains ``gelu``.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf, nan
 from typing import NamedTuple
 
-from .code import Code, Vector, literal
+from llvmlite import ir  # type: ignore[import-untyped]
+
+from .code import ALIGNMENT, DOUBLE, FLOAT, Vector, index
+from .loops import Loop
 
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.42860682030941723e-6
 LOG2E = 1.44269504
@@ -70,15 +74,14 @@ def scaled(y: Vector, n: Vector) -> Vector:
     return y * ((i - half << 23) + 0x3F800000).floats()
 
 
-def _exp_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+def _exp_far(x: Vector, nearby: Vector) -> Vector:
+    code = x.code
     a = at_most(at_least(x, -105.0), 90.0)
     n = (a * LOG2E).rounded("rint")
     r = without_multiple(n, a)
     y = code.fma(r * r, polynomial(r, *EXP_TAIL), r)
     far = scaled(y + 1.0, n)
-    result = code.where(abs(x) <= 87.0, nearby, far)
-    code.do(f"ret {code.type('f')} {result.name}")
+    return code.where(abs(x) <= 87.0, nearby, far)
 
 
 def exp(x: Vector) -> Vector:
@@ -93,13 +96,11 @@ def exp(x: Vector) -> Vector:
     return code.unless(near, y, x, "exp_far", _exp_far)
 
 
-def _exp2_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+def _exp2_far(x: Vector, nearby: Vector) -> Vector:
     a = at_most(at_least(x, -151.0), 129.0)
     n = a.rounded("rint")
     far = scaled(polynomial(a - n, *EXP2), n)
-    result = code.where(abs(x) <= 125.0, nearby, far)
-    code.do(f"ret {code.type('f')} {result.name}")
+    return x.code.where(abs(x) <= 125.0, nearby, far)
 
 
 def exp2(x: Vector) -> Vector:
@@ -198,7 +199,7 @@ def sigmoid(x: Vector) -> Vector:
     """Return 1 / (1 + e^-x)."""
     e = exp(negative(x))
     y = 1.0 / (e + 1.0)
-    below = x.bits().by("icmp slt", 0, "?")
+    below = x.bits().is_negative()
     return x.code.where(below, e * y, y)
 
 
@@ -279,13 +280,11 @@ def _erfc_of(x: Vector, y: Vector) -> Vector:
     return x.code.where(x < 0.0, 2.0 - y, y)
 
 
-def _erfc_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+def _erfc_far(x: Vector, nearby: Vector) -> Vector:
     a = at_most(abs(x), 10.5)
     e = Gaussian.of(a)
     y = _erfc_of(x, e.scaled(_erfc_tail(a, e)))
-    result = code.where(abs(x) <= 9.0, nearby, y)
-    code.do(f"ret {code.type('f')} {result.name}")
+    return x.code.where(abs(x) <= 9.0, nearby, y)
 
 
 def erfc(x: Vector) -> Vector:
@@ -296,12 +295,10 @@ def erfc(x: Vector) -> Vector:
     return x.code.unless(a <= 9.0, y, x, "erfc_far", _erfc_far)
 
 
-def _erf_slope_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+def _erf_slope_far(x: Vector, nearby: Vector) -> Vector:
     e = Gaussian.of(at_most(abs(x), 10.5))
     y = e.scaled(e.times(x.like(SLOPE_OF_ERF), 0.0))
-    result = code.where(abs(x) <= 9.0, nearby, y)
-    code.do(f"ret {code.type('f')} {result.name}")
+    return x.code.where(abs(x) <= 9.0, nearby, y)
 
 
 def erf_grad(dy: Vector, x: Vector) -> Vector:
@@ -340,36 +337,29 @@ def selu(x: Vector) -> Vector:
 # --- angles ----------------------------------------------------------------------
 
 
-def _far(code: Code, function: str) -> None:
+def _angle_far(x: Vector, nearby: Vector, function: str) -> Vector:
     """Compute the lanes with values above 8000 in float64, one by one."""
-    type = code.type("f")
-    lanes = code.lanes
-    code.module.declarations.add(f"double @{function}(double)")
-    for name in ("from", "to"):
-        code.do(f"%{name} = alloca {type}, align 64")
-    code.do(f"store {type} %x, ptr %from, align 64")
-    code.do(f"store {type} %y, ptr %to, align 64")
-    code.goto("lane")
-    code.do("%i = phi i64 [ 0, %entry ], [ %next, %end ]")
-    code.do("%p = getelementptr float, ptr %from, i64 %i")
-    code.do("%q = getelementptr float, ptr %to, i64 %i")
-    code.do("%a = load float, ptr %p")
-    code.module.declarations.add("float @llvm.fabs.f32(float)")
-    code.do("%size = call float @llvm.fabs.f32(float %a)")
-    code.do(f"%near = fcmp ole float %size, {literal(8000.0, 'f')}")
-    code.do("br i1 %near, label %end, label %far")
-    code.place("far")
-    code.do("%wide = fpext float %a to double")
-    code.do(f"%d = call double @{function}(double %wide)")
-    code.do("%b = fptrunc double %d to float")
-    code.do("store float %b, ptr %q")
-    code.goto("end")
-    code.do("%next = add i64 %i, 1")
-    code.do(f"%more = icmp ult i64 %next, {lanes}")
-    code.do("br i1 %more, label %lane, label %done")
-    code.place("done")
-    code.do(f"%result = load {type}, ptr %to, align 64")
-    code.do(f"ret {type} %result")
+    code, builder = x.code, x.builder
+    size_of = code.module.intrinsic("fabs", FLOAT, FLOAT)
+    accurate = code.module.declare(function, DOUBLE, DOUBLE)
+    given = code.allocate(x.type)
+    results = code.allocate(x.type)
+    builder.store(x.value, given, align=ALIGNMENT)
+    builder.store(nearby.value, results, align=ALIGNMENT)
+    loop = Loop(code, index(0))
+    [lane] = loop.values
+    a = builder.load(code.at(given, "f", lane), typ=FLOAT)
+    size = builder.call(size_of, [a])
+    far = builder.fcmp_unordered(">", size, ir.Constant(FLOAT, 8000.0))  # or NaN
+    with builder.if_then(far):
+        result = builder.call(accurate, [builder.fpext(a, DOUBLE)])
+        narrow = builder.fptrunc(result, FLOAT)
+        builder.store(narrow, code.at(results, "f", lane))
+    following = builder.add(lane, index(1))
+    more = builder.icmp_unsigned("<", following, index(x.lanes))
+    loop.repeat(more, following)
+    value = builder.load(results, align=ALIGNMENT, typ=x.type)
+    return Vector(code, value, "f", x.lanes)
 
 
 def _angle(x: Vector, function: str, quarters: int) -> Vector:
@@ -385,12 +375,12 @@ def _angle(x: Vector, function: str, quarters: int) -> Vector:
     c = polynomial(z, -2.7557319e-7, 2.4801587e-5, -1.3888889e-3, 4.16666667e-2)
     s = code.fma(z * r, s, r)
     c = code.fma(z * z, c, z * -0.5) + 1.0
-    odd = (total.bits() & 1).by("icmp ne", 0, "?")
-    minus = total.bits().by("lshr", 1) << 31
+    odd = (total.bits() & 1).truth()
+    minus = total.bits().by(code.builder.lshr, 1) << 31
     y = (code.where(odd, c, s).bits() ^ minus).floats()
     if not quarters:
         y = code.where(x.equal(0.0), x, y)
-    far = lambda code: _far(code, function)
+    far = partial(_angle_far, function=function)
     return code.unless(abs(x) <= 8000.0, y, x, f"{function}_far", far)
 
 

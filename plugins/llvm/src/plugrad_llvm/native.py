@@ -2,7 +2,7 @@
 
 ``run(*arrays)`` is a function of CPython's C interface, also in machine code. It checks
 that each argument is a row-major array, and passes the addresses of the elements to the
-code of the region.
+code of the region: see the module ``entry``.
 
 It is a trick that relies on the memory layout of CPython and NumPy objects. When the
 pack is opened, ``plugin.knows_objects`` compares the layout with real objects.
@@ -28,7 +28,7 @@ import llvmlite  # type: ignore[import-untyped]
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numpy as np
 
-from . import cache
+from . import cache, entry
 from .code import Module
 
 Run = Callable[..., bool]
@@ -44,102 +44,6 @@ QUICK = 0
 AVX512_FEATURES = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
 MAX_CACHED_MODULES = 256  # equal modules are compiled once
 CALLED = ["PyBool_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread"]
-# The function ``call`` that Python calls. ``self`` is a bytes object, whose bytes begin
-# at offset 32: the address of ``run``, the address of the array type, whether to
-# release the GIL, and ``Pieces``. If threads share the region, each calls ``piece``,
-# which runs some units; the last unit includes the remaining items. ``piece`` finds the
-# bytes behind the addresses. The type of an object is at offset 8. The address of an
-# array's elements is at offset 16, and its flags are at 64: 257 means row-major order
-# and alignment.
-CALL = """
-declare ptr @PyBool_FromLong(i64)
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-
-%About = type { ptr, ptr, i64, ptr, i64, i64, i32, i32 }
-
-define void @piece(i32 %first, i32 %last, ptr %addresses) nounwind {
-  %at = getelementptr ptr, ptr %addresses, i64 128
-  %self = load ptr, ptr %at
-  %about = load %About, ptr %self
-  %run = extractvalue %About %about, 0
-  %items = extractvalue %About %about, 4
-  %unit = extractvalue %About %about, 5
-  %units = extractvalue %About %about, 6
-  %from = zext i32 %first to i64
-  %to = zext i32 %last to i64
-  %begin = mul i64 %from, %unit
-  %before = mul i64 %to, %unit
-  %is.last = icmp eq i32 %last, %units
-  %end = select i1 %is.last, i64 %items, i64 %before
-  call void %run(ptr %addresses, i64 %begin, i64 %end)
-  ret void
-}
-
-define ptr @call(ptr %self, ptr %args, i64 %count) nounwind {
-entry:
-  %addresses = alloca [129 x ptr]
-  %bytes = getelementptr i8, ptr %self, i64 32
-  %about = load %About, ptr %bytes
-  %run = extractvalue %About %about, 0
-  %type = extractvalue %About %about, 1
-  %release = extractvalue %About %about, 2
-  %parallel = extractvalue %About %about, 3
-  %items = extractvalue %About %about, 4
-  %units = extractvalue %About %about, 6
-  %grain = extractvalue %About %about, 7
-  br label %array
-array:
-  %k = phi i64 [ 0, %entry ], [ %next, %fits ]
-  %x.at = getelementptr ptr, ptr %args, i64 %k
-  %x = load ptr, ptr %x.at
-  %own.at = getelementptr i8, ptr %x, i64 8
-  %own = load ptr, ptr %own.at
-  %is = icmp eq ptr %own, %type
-  br i1 %is, label %look, label %refuse
-look:
-  %flags.at = getelementptr i8, ptr %x, i64 64
-  %flags = load i32, ptr %flags.at
-  %set = and i32 %flags, 257
-  %ordered = icmp eq i32 %set, 257
-  br i1 %ordered, label %fits, label %refuse
-fits:
-  %data.at = getelementptr i8, ptr %x, i64 16
-  %data = load ptr, ptr %data.at
-  %to = getelementptr ptr, ptr %addresses, i64 %k
-  store ptr %data, ptr %to
-  %next = add i64 %k, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %array, label %start
-start:
-  %long = icmp ne i64 %release, 0
-  br i1 %long, label %free, label %held
-free:
-  %state = call ptr @PyEval_SaveThread()
-  %alone = icmp eq ptr %parallel, null
-  br i1 %alone, label %one, label %many
-one:
-  call void %run(ptr %addresses, i64 0, i64 %items)
-  br label %back
-many:
-  %at = getelementptr ptr, ptr %addresses, i64 128
-  store ptr %bytes, ptr %at
-  call void %parallel(ptr @piece, ptr %addresses, i32 %units, i32 %grain)
-  br label %back
-back:
-  call void @PyEval_RestoreThread(ptr %state)
-  br label %done
-held:
-  call void %run(ptr %addresses, i64 0, i64 %items)
-  br label %done
-done:
-  %true = call ptr @PyBool_FromLong(i64 1)
-  ret ptr %true
-refuse:
-  %false = call ptr @PyBool_FromLong(i64 0)
-  ret ptr %false
-}
-"""
 
 
 class Processor(NamedTuple):
@@ -236,10 +140,10 @@ def compiled(module: Module, release: bool, pieces: Pieces, level: int = LEVEL) 
         level: The level of the code generator.
 
     """
-    call = _loaded(CALL, QUICK)
+    call = _loaded(entry.text(), QUICK)
     region = _loaded(str(module), level)
     run = region.get_function_address("run")
-    description = struct.pack("PPqPqqII", run, id(np.ndarray), release, *pieces)
+    description = struct.pack(entry.FORMAT, run, id(np.ndarray), release, *pieces)
     method = _Method(b"region", call.get_function_address("call"), FASTCALL, None)
     kept = (call, region, method)  # alive as the function's module
     return _new_function(ctypes.byref(method), description, kept)

@@ -31,7 +31,7 @@ def open_pack() -> dict[str, Callable[..., Any]]:
 
 
 def knows_objects() -> bool:
-    """Return whether arrays and bytes have the layout that ``native.CALL`` reads."""
+    """Return whether arrays and bytes have the layout that ``entry`` reads."""
     import numpy as np
 
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 32:

@@ -7,17 +7,28 @@ later loop reads are in memory: in the row of an output, or in a buffer of the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from llvmlite import ir  # type: ignore[import-untyped]
 from plugrad.geometry import broadcast_strides, collapse_axes
 from plugrad.plugin import Graph, Step
 
-from .code import ELEMENTS, SIZES, Code, Module, Vector
+from .code import (
+    ELEMENTS,
+    INDEX,
+    POINTER,
+    SIZES,
+    VOID,
+    Module,
+    Vector,
+    in_memory,
+    index,
+)
 from .graphs import values
 from .kernels import ELEMENTWISE, KINDS
-from .loops import write_loop
+from .loops import Loop, for_each, write_loop
 from .rows import ROWS
 
 MAX_BUFFER_BYTES = 1 << 18  # on the stack
@@ -114,77 +125,74 @@ class Writer:
 
     def __init__(self, module: Module, plan: Plan) -> None:
         self.plan, self.module = plan, module
-        self.code = Code(module, plan.lanes(module.lanes))
-        self.memory: dict[int, str] = {}  # the address of a value's row
+        parameters = {"arrays": POINTER, "begin": INDEX, "end": INDEX}
+        lanes = plan.lanes(module.lanes)
+        self.code = module.define("run", VOID, parameters, lanes)
+        self.memory: dict[int, ir.Value] = {}  # the address of a value's row
         self.same: dict[int, Vector] = {}  # values that are constant in a row
 
     def write(self) -> None:
-        """Add the function to the module."""
-        plan, code = self.plan, self.code
+        """Write the function, which the module already has."""
+        plan, builder = self.plan, self.code.builder
+        arrays, begin, end = self.code.arguments
         pointers = []
         for k in range(len(plan.given) + len(plan.made)):
-            address = code.put(f"getelementptr ptr, ptr %arrays, i64 {k}")
-            pointers.append(code.put(f"load ptr, ptr {address}"))
+            address = self.code.at_pointer(arrays, index(k))
+            pointers.append(builder.load(address, typ=POINTER))
         for value in plan.stored:
-            type = f"[{plan.inner} x {ELEMENTS[self.memory_kind(value)]}]"
-            self.memory[value] = code.put(f"alloca {type}, align 64")
+            element = ELEMENTS[in_memory(self.kind(value))]
+            self.memory[value] = self.code.allocate(ir.ArrayType(element, plan.inner))
         if len(plan.axes) == 1:
             self.enter(pointers)
-            self.phase(plan.phases[0][0], "%begin", "%end")
+            whole = plan.inner % self.code.lanes == 0
+            body = self.body(plan.phases[0][0])
+            write_loop(self.code, begin, end, body, whole)
         else:
-            self.write_rows(pointers)
-        code.do("ret void")
-        head = "void @run(ptr %arrays, i64 %begin, i64 %end)"
-        self.module.define("run", head, code)
+            self.write_rows(pointers, begin, end)
+        builder.ret_void()
 
     def kind(self, value: int) -> str:
         """Return the kind of a value."""
         return KINDS[self.plan.graph.specs[value].dtype]
 
-    def memory_kind(self, value: int) -> str:
-        """Return the kind of a value in memory."""
-        return "b" if self.kind(value) == "?" else self.kind(value)
-
-    def write_rows(self, pointers: Sequence[str]) -> None:
-        """Write a loop over the rows from ``%begin`` to ``%end``."""
-        code = self.code
-        before = code.label
-        code.goto("row")
-        phi_line = len(code.lines)
-        code.do("")
-        self.enter(self.row_pointers(pointers))
+    def write_rows(
+        self, pointers: Sequence[ir.Value], begin: ir.Value, end: ir.Value
+    ) -> None:
+        """Write a loop over the rows from ``begin`` to ``end``."""
+        code, builder = self.code, self.code.builder
+        loop = Loop(code, begin)
+        [row] = loop.values
+        self.enter(self.row_pointers(pointers, row))
         for steps, rows in self.plan.phases:
             if steps:
-                self.phase(steps, "0", str(self.plan.inner))
+                for_each(code, self.plan.inner, self.body(steps))
             for step in rows:
                 self.row(step)
-        code.do("%next = add i64 %r, 1")
-        code.do("%more = icmp slt i64 %next, %end")
-        pairs = f"[ %begin, %{before} ], [ %next, %{code.label} ]"
-        code.lines[phi_line] = f"%r = phi i64 {pairs}"
-        code.do("br i1 %more, label %row, label %done")
-        code.place("done")
+        following = builder.add(row, index(1))
+        loop.repeat(builder.icmp_signed("<", following, end), following)
 
-    def row_pointers(self, pointers: Sequence[str]) -> list[str]:
-        """Return the address of row ``%r`` of each array."""
+    def row_pointers(
+        self, pointers: Sequence[ir.Value], row: ir.Value
+    ) -> list[ir.Value]:
+        """Return the address of a row of each array."""
         code, addresses = self.code, []
         outer = self.plan.axes[:-1]
-        indices, rest = [], "%r"
+        indices, rest = [], row
         for n, *_ in reversed(outer[1:]):
-            indices.append(code.put(f"urem i64 {rest}, {n}"))
-            rest = code.put(f"udiv i64 {rest}, {n}")
+            indices.append(code.builder.urem(rest, index(n)))
+            rest = code.builder.udiv(rest, index(n))
         indices = [*reversed([*indices, rest])]
         arrays = [*self.plan.given, *self.plan.made]
         for k, (pointer, value) in enumerate(zip(pointers, arrays, strict=True)):
             address = pointer
-            for index, (_, *strides) in zip(indices, outer, strict=True):
+            for i, (_, *strides) in zip(indices, outer, strict=True):
                 if strides[k]:
-                    offset = code.put(f"mul i64 {index}, {strides[k]}")
+                    offset = code.builder.mul(i, index(strides[k]))
                     address = code.at(address, self.kind(value), offset)
             addresses.append(address)
         return addresses
 
-    def enter(self, pointers: Sequence[str]) -> None:
+    def enter(self, pointers: Sequence[ir.Value]) -> None:
         """Begin a row: load the values that are constant in it."""
         arrays = [*self.plan.given, *self.plan.made]
         for value, pointer, stride in zip(
@@ -194,29 +202,29 @@ class Writer:
             if not stride and value in self.plan.given:
                 self.same[value] = self.code.load_one(pointer, self.kind(value))
 
-    def phase(self, steps: Sequence[Step], begin: str, end: str) -> None:
-        """Write the loop of element-wise steps."""
+    def body(self, steps: Sequence[Step]) -> Callable[[ir.Value], None]:
+        """Return what writes the body of a loop: element-wise steps."""
         plan, code = self.plan, self.code
         inside = {y for step in steps for y in step.outputs}
         written = [y for y in (*plan.stored, *plan.made) if y in inside]
 
-        def body(i: str) -> None:
+        def write(i: ir.Value) -> None:
             local: dict[int, Vector] = {}
             for step in steps:
                 local[step.outputs[0]] = self.step(step, i, local)
             for y in written:
                 code.store(code.at(self.memory[y], self.kind(y), i), local[y])
 
-        write_loop(code, begin, end, body, plan.inner % code.lanes == 0)
+        return write
 
-    def step(self, step: Step, i: str, local: dict[int, Vector]) -> Vector:
+    def step(self, step: Step, i: ir.Value, local: dict[int, Vector]) -> Vector:
         """Write an element-wise step."""
         xs: list[Vector | float] = [self.read(x, i, local) for x in values(step)]
         if step.kernel.name == "Pow":  # the exponent is 1, 2 or 3: write products
             xs[1] = self.plan.numbers[values(step)[1]]
         return ELEMENTWISE[step.kernel.name].write(*xs, **step.attrs)
 
-    def read(self, value: int, i: str, local: dict[int, Vector]) -> Vector:
+    def read(self, value: int, i: ir.Value, local: dict[int, Vector]) -> Vector:
         """Return the elements of a value at an index."""
         if value in local:
             return local[value]
@@ -240,4 +248,4 @@ class Writer:
 def buffer_bytes(plan: Plan) -> int:
     """Return the bytes of all buffers."""
     kinds = [KINDS[plan.graph.specs[v].dtype] for v in plan.stored]
-    return sum(plan.inner * SIZES["b" if kind == "?" else kind] for kind in kinds)
+    return sum(plan.inner * SIZES[in_memory(kind)] for kind in kinds)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from .code import Code, Vector
+from llvmlite import ir  # type: ignore[import-untyped]
+
+from .code import DOUBLE, Code, Vector, index, neighbours, poison
 from .loops import Accumulate, accumulate, for_each, for_each_in_place
 from .mathematics import exp, polynomial
 
@@ -23,9 +25,9 @@ EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
 EXP2 += [0.240226477, 0.693147183, 1.0]
 LOG2E_HIGH, LOG2E_LOW = 1.44269502, 1.92596303e-8
 
-Row = Sequence[Any]  # addresses of the operands' rows; None if one is missing
+Row = Sequence[ir.Value | None]  # addresses of the operands' rows; None: not given
 Attrs = Mapping[str, Any]
-Write = Callable[[Code, Row, str, int, Attrs], None]
+Write = Callable[[Code, Row, ir.Value, int, Attrs], None]
 
 
 # --- scalars ---------------------------------------------------------------------
@@ -37,16 +39,16 @@ def fold(x: Vector, combine: Callable[[Vector, Vector], Vector]) -> Vector:
         half = x.lanes // 2
         parts = []
         for first in (0, half):
-            lanes = ", ".join(f"i32 {k}" for k in range(first, first + half))
-            text = f"{x.type} {x.name}, {x.type} poison, <{half} x i32> <{lanes}>"
-            parts.append(Vector(x.code, x.code.put(f"shufflevector {text}"), "f", half))
+            lanes = neighbours(first, half)
+            part = x.builder.shuffle_vector(x.value, poison(x.kind, x.lanes), lanes)
+            parts.append(Vector(x.code, part, "f", half))
         x = combine(*parts)
     return x
 
 
-def scalar(x: Vector) -> str:
+def scalar(x: Vector) -> ir.Value:
     """Return the element of a vector of one lane."""
-    return x.code.put(f"extractelement {x.type} {x.name}, i64 0")
+    return x.builder.extract_element(x.value, index(0))
 
 
 def widened(x: Vector, lanes: int = 0) -> Vector:
@@ -54,12 +56,12 @@ def widened(x: Vector, lanes: int = 0) -> Vector:
     return x.code.splat(scalar(x), x.kind, lanes)
 
 
-def at(code: Code, row: str, i: str, lanes: int = 0) -> Vector:
+def at(code: Code, row: ir.Value, i: ir.Value, lanes: int = 0) -> Vector:
     """Return the elements of a row at an index."""
     return code.load(code.at(row, "f", i), "f", lanes)
 
 
-def put(code: Code, row: str, i: str, x: Vector) -> None:
+def put(code: Code, row: ir.Value, i: ir.Value, x: Vector) -> None:
     """Write elements of a row at an index."""
     code.store(code.at(row, "f", i), x)
 
@@ -86,16 +88,16 @@ def _largest_of(a: Vector, b: Vector) -> Vector:
     return a.code.where(a.equal(b), zero, _larger(a, b))
 
 
-def largest(code: Code, row: str, n: int) -> Vector:
+def largest(code: Code, row: ir.Value, n: int) -> Vector:
     """Return the largest element of a row; NaN is ignored."""
     lanes = code.module.lanes
     if n < lanes:
         lanes = 1
 
-    def update(i: str, maxima: list[Vector]) -> list[Vector]:
+    def update(i: ir.Value, maxima: list[Vector]) -> list[Vector]:
         found = []
         for k, x in enumerate(maxima):
-            offset = code.put(f"add i64 {i}, {k * lanes}")
+            offset = code.builder.add(i, index(k * lanes))
             found.append(_larger(x, at(code, row, offset, lanes)))
         return found
 
@@ -108,27 +110,29 @@ def largest(code: Code, row: str, n: int) -> Vector:
     if whole < n:
         places = (min(whole, n - lanes), n - lanes)
         found = [
-            _larger(x, at(code, row, str(i), lanes))
+            _larger(x, at(code, row, index(i), lanes))
             for x, i in zip(found, places, strict=True)
         ]
     return fold(_larger(*found), _largest_of)
 
 
-def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vector:
+def exponentials(
+    code: Code, x: ir.Value, most: Vector, n: int, y: ir.Value | None
+) -> Vector:
     """Return the sum of e^(x - most) in float64; store the terms in ``y`` if given."""
     lanes = code.module.lanes
     element = scalar(most)
     shift = code.splat(element, "f", lanes) if n >= lanes else most
 
-    def term(i: str, count: int, by: Vector) -> Vector:
+    def term(i: ir.Value, count: int, by: Vector) -> Vector:
         e = exp_below(at(code, x, i, count) - by)
         if y is not None:
             put(code, y, i, e)
         return e
 
-    def chunk(first: str, count: int, total: Vector) -> Vector:
-        def add(i: str, sums: list[Vector]) -> list[Vector]:
-            return [sums[0] + term(code.put(f"add i64 {first}, {i}"), lanes, shift)]
+    def chunk(first: ir.Value, count: int, total: Vector) -> Vector:
+        def add(i: ir.Value, sums: list[Vector]) -> list[Vector]:
+            return [sums[0] + term(code.builder.add(first, i), lanes, shift)]
 
         zero = [code.constant(0.0, "f", lanes)]
         (found,) = accumulate(code, count, lanes, zero, add)
@@ -140,37 +144,37 @@ def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vec
     (total,) = accumulate(
         code, full, EXP_SUM_ELEMENTS, [code.constant(0.0, "d", 1)], each
     )
-    total = chunk(str(full), whole - full, total) if full < whole else total
+    total = chunk(index(full), whole - full, total) if full < whole else total
     if whole < n:
-        e = term(str(whole), n - whole, code.splat(element, "f", n - whole))
+        e = term(index(whole), n - whole, code.splat(element, "f", n - whole))
         for k in range(e.lanes):
-            picked = code.put(f"extractelement {e.type} {e.name}, i64 {k}")
+            picked = code.builder.extract_element(e.value, index(k))
             total = total + code.splat(picked, "f", 1).to("d")
     return total
 
 
-def softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
+def softmax(code: Code, xs: Row, y: ir.Value, n: int, attrs: Attrs) -> None:
     """Write softmax of a row."""
     most = largest(code, xs[0], n)
     total = exponentials(code, xs[0], most, n, y)
     share = (1.0 / total).to("f")
 
-    def scale(i: str, lanes: int) -> None:
+    def scale(i: ir.Value, lanes: int) -> None:
         put(code, y, i, at(code, y, i, lanes) * widened(share, lanes))
 
     for_each_in_place(code, n, scale)
 
 
-def log_softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
+def log_softmax(code: Code, xs: Row, y: ir.Value, n: int, attrs: Attrs) -> None:
     """Write the logarithm of softmax of a row."""
     most = largest(code, xs[0], n)
     total = exponentials(code, xs[0], most, n, None)
-    code.module.declarations.add("double @log(double)")
-    log = code.put(f"call double @log(double {scalar(total)})")
-    log_total = widened(code.splat(log, "d", 1).to("f"))
+    log = code.module.declare("log", DOUBLE, DOUBLE)
+    log_of_total = code.builder.call(log, [scalar(total)])
+    log_total = widened(code.splat(log_of_total, "d", 1).to("f"))
     by = widened(most)
 
-    def shift(i: str) -> None:
+    def shift(i: ir.Value) -> None:
         put(code, y, i, at(code, xs[0], i) - by - log_total)
 
     for_each(code, n, shift)
@@ -180,16 +184,16 @@ def log_softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
 
 
 def summed(
-    code: Code, x: str, n: int, function: Callable[[Vector], Vector] = lambda x: x
+    code: Code, x: ir.Value, n: int, function: Callable[[Vector], Vector] = lambda x: x
 ) -> Vector:
     """Return the sum of a function of a row's elements, in float64."""
 
-    def added(first: str, count: int, lanes: int, parts: int) -> Vector:
+    def added(first: ir.Value, count: int, lanes: int, parts: int) -> Vector:
         """Add ``count`` elements to ``parts`` vectors, and add up these vectors."""
 
-        def add(i: str, sums: list[Vector]) -> list[Vector]:
-            start = code.at(x, "f", code.put(f"add i64 {first}, {i}"))
-            xs = [at(code, start, str(k * lanes), lanes) for k in range(parts)]
+        def add(i: ir.Value, sums: list[Vector]) -> list[Vector]:
+            start = code.at(x, "f", code.builder.add(first, i))
+            xs = [at(code, start, index(k * lanes), lanes) for k in range(parts)]
             return [sum + function(x) for sum, x in zip(sums, xs, strict=True)]
 
         zeros = [code.constant(0.0, "f", lanes)] * parts
@@ -198,7 +202,7 @@ def summed(
             sums = [sums[0] + sums[1], *sums[2:]]
         return fold(sums[0], operator.add).to("d")
 
-    def chunk(first: str, count: int, total: Vector) -> Vector:
+    def chunk(first: ir.Value, count: int, total: Vector) -> Vector:
         rounds = count - count % ROUND
         begin = first
         for size, lanes, parts in (
@@ -208,16 +212,16 @@ def summed(
         ):
             if size:
                 total = total + added(begin, size, lanes, parts)
-                begin = code.put(f"add i64 {begin}, {size}")
+                begin = code.builder.add(begin, index(size))
         return total
 
     full = n - n % SUM_ELEMENTS
     each: Accumulate = lambda i, total: [chunk(i, SUM_ELEMENTS, total[0])]
     (total,) = accumulate(code, full, SUM_ELEMENTS, [code.constant(0.0, "d", 1)], each)
-    return chunk(str(full), n - full, total) if full < n else total
+    return chunk(index(full), n - full, total) if full < n else total
 
 
-def layer_norm(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
+def layer_norm(code: Code, xs: Row, y: ir.Value, n: int, attrs: Attrs) -> None:
     """Write the normalization of a row."""
     x, scale, offset = xs
     mean = (summed(code, x, n) / float(n)).to("f")
@@ -231,7 +235,7 @@ def layer_norm(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
     factor = widened((1.0 / variance.sqrt()).to("f"))
     by = widened(mean)
 
-    def normalize(i: str) -> None:
+    def normalize(i: ir.Value) -> None:
         z = (at(code, x, i) - by) * factor
         z = z if scale is None else z * at(code, scale, i)
         z = z if offset is None else z + at(code, offset, i)
@@ -243,13 +247,13 @@ def layer_norm(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
 # --- gradients -------------------------------------------------------------------
 
 
-def softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
+def softmax_grad(code: Code, xs: Row, to: ir.Value, n: int, attrs: Attrs) -> None:
     """Write the gradient of softmax: dy y - y sum(dy y)."""
     dy, y = xs
     for_each(code, n, lambda i: put(code, to, i, at(code, dy, i) * at(code, y, i)))
     total = summed(code, to, n).to("f")
 
-    def subtract(i: str, lanes: int) -> None:
+    def subtract(i: ir.Value, lanes: int) -> None:
         less = at(code, y, i, lanes) * widened(total, lanes)
         put(code, to, i, at(code, to, i, lanes) - less)
 
@@ -257,17 +261,17 @@ def softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
     _balance(code, y, to, n, 0.6)
 
 
-def _balance(code: Code, y: str, to: str, n: int, limit: float) -> None:
+def _balance(code: Code, y: ir.Value, to: ir.Value, n: int, limit: float) -> None:
     """Make the row sum to 0, by the element whose y is above the limit."""
 
-    def clear(i: str, lanes: int) -> None:
+    def clear(i: ir.Value, lanes: int) -> None:
         above = at(code, y, i, lanes) > limit
         put(code, to, i, code.where(above, 0.0, at(code, to, i, lanes)))
 
     for_each_in_place(code, n, clear)
     total = -summed(code, to, n).to("f")
 
-    def fill(i: str, lanes: int) -> None:
+    def fill(i: ir.Value, lanes: int) -> None:
         above = at(code, y, i, lanes) > limit
         dx = code.where(above, widened(total, lanes), at(code, to, i, lanes))
         put(code, to, i, dx)
@@ -275,12 +279,12 @@ def _balance(code: Code, y: str, to: str, n: int, limit: float) -> None:
     for_each_in_place(code, n, fill)
 
 
-def log_softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
+def log_softmax_grad(code: Code, xs: Row, to: ir.Value, n: int, attrs: Attrs) -> None:
     """Write the gradient of the logarithm of softmax: dy - e^y sum(dy)."""
     dy, y = xs
     total = widened(summed(code, dy, n).to("f"))
 
-    def subtract(i: str) -> None:
+    def subtract(i: ir.Value) -> None:
         put(code, to, i, at(code, dy, i) - exp(at(code, y, i)) * total)
 
     for_each(code, n, subtract)

@@ -1,6 +1,6 @@
 """Decides for which regions machine code pays off.
 
-Compiling a region takes 5 to 15 ms, and loading LLVM 20 ms; plugrad-cpu's own compiler
+Compiling a region takes 6 to 20 ms, and loading LLVM 20 ms; plugrad-cpu's own compiler
 takes no time. If both support a region, machine code saves 30 to 40 ns for each kernel
 after the first and each 1,000 elements, and nothing in short regions. Similar regions
 share machine code, so their savings add up.
