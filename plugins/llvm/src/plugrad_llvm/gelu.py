@@ -55,7 +55,7 @@ def _gelu_far(x: Vector, nearby: Vector) -> Vector:
 
 
 def _normal_near(a: Vector) -> Vector:
-    """Return the normal distribution function of -a, accurate up to 4."""
+    """Return the normal cumulative distribution function at -a, for ``a`` up to 4."""
     code = a.code
     log = polynomial(a - 2.0, *NORMAL_LOG)
     high = a * a
