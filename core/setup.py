@@ -10,7 +10,8 @@ setup(
             "plugrad._speedups",
             sorted(glob("src_c/*.c")),
             depends=["src_c/speedups.h"],
-            optional=True,  # without a compiler or Python's headers all runs in Python
+            # Without a compiler or Python's headers, everything runs in Python.
+            optional=True,
         )
     ],
 )

@@ -163,7 +163,8 @@ PyObject *new_tensor(PyObject *data, PyObject *home) {
 }
 
 PyObject *alias_of(PyObject *x) {
-    PyObject *y = NEW(Tensor, 0); /* first: it may collect garbage, which may dispose x */
+    /* First, because this may collect garbage, which may dispose `x`. */
+    PyObject *y = NEW(Tensor, 0);
     if (y == NULL || !is_tensor(x)) {
         Py_XDECREF(y);
         return NULL;

@@ -91,7 +91,7 @@ static PyObject *save_residuals(const Run *run, PyObject *plan, PyObject *y) {
     PyObject *others = FIELD(plan, TapePlan, others);
     Py_ssize_t n = PyTuple_GET_SIZE(tensors), count = n + PyTuple_GET_SIZE(others);
     PyObject *values = PyList_New(count);
-    /* None everywhere first: other code, such as the garbage collector, sees the list. */
+    /* Fill it with None first: other code, such as the garbage collector, may see it. */
     for (Py_ssize_t i = 0; values != NULL && i < count; i++)
         PyList_SET_ITEM(values, i, Py_NewRef(Py_None));
     for (Py_ssize_t i = 0; values != NULL && i < count; i++) {
@@ -292,7 +292,7 @@ static PyObject *run_on_backend(Run *run) {
     return y;
 }
 
-/* Return the output; NULL without an error, and nothing done, for the slow path. */
+/* Return the output. For the slow path, do nothing and return NULL without an error. */
 static PyObject *fast_path(Run *run) {
     if (!IS(run->kernel, Kernel) || !SLOT(run->kernel, Kernel, name)) return NULL;
     if (run->count > MAX_ARGUMENTS || attrs_of(run) > MAX_ARGUMENTS) return NULL;

@@ -1,4 +1,4 @@
-/* Accelerators in C of the engine's hottest functions (as in PEP 399).
+/* C accelerators of the engine's hottest functions (as in PEP 399).
 
 Each function in the table ACCELERATED of module.c has the name and the arguments of a
 Python function, which is the complete definition. On the fast path (tensors, a backend
@@ -18,8 +18,8 @@ can also be returned without an error, for the slow path, their comment says so.
 Without the GIL, another thread may assign a slot while it is read. NEW_REF returns a new
 reference, and ASSIGN replaces one; PEEK returns a pointer that may only be compared. SLOT
 reads slots that are never assigned after the object is made (the shape and dtype of a
-tensor, a kernel, a tape), or an object that no other thread knows. Decision 26 lists
-the guard of each object.
+tensor, a kernel, a tape), or slots of an object that no other thread knows. Decision 26
+lists the guard of each object.
 */
 
 #ifndef PLUGRAD_SPEEDUPS_H
@@ -186,7 +186,7 @@ PyObject *fix_members(PyObject *module, PyObject *args);
 PyObject *new_tensor(PyObject *data, PyObject *home); /* steals `data`; NULL gives NULL */
 /* A tensor of the same values and identity; NULL without an error if `x` is disposed. */
 PyObject *alias_of(PyObject *x);
-PyObject *new_tape_id(PyObject *y);               /* assigns it to y as well */
+PyObject *new_tape_id(PyObject *y);               /* assigns it to `y` as well */
 int kind_is_in(PyObject *dtype, PyObject *kinds); /* -1 with an error */
 
 /* An attribute of a borrowed object, which the code of the attribute might free. */

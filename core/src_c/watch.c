@@ -1,7 +1,7 @@
 /* A profile function that reports the calls of Python functions to Python.
 
 `RunningCode` in engine/code.py answers whether to report later calls of the same code.
-For most code they are not reported, and cost only a look-up in a table of addresses. */
+Later calls of most code are not reported: they cost only a look-up of an address. */
 
 #include "speedups.h"
 #include <stdint.h>
@@ -9,7 +9,7 @@ For most code they are not reported, and cost only a look-up in a table of addre
 /* A set of the addresses of code objects, which Python keeps alive. */
 typedef struct {
     uintptr_t *slots;
-    size_t size, used; /* size is a power of two, or 0 */
+    size_t size, used; /* `size` is a power of two, or 0 */
 } Table;
 
 static size_t find_slot(const Table *table, uintptr_t address) {
@@ -62,7 +62,7 @@ static PyMutex lock;
 #define UNLOCK() (void)0
 #endif
 
-/* Remove the profile function after an error of the hook, as Python does as well. */
+/* Remove the profile function after an error of the hook, as Python does. */
 static int abort_profiling(void) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);

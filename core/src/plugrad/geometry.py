@@ -128,11 +128,11 @@ def windows(
         op: The name of the caller, for messages.
         shape: Batch, spatial axes, channels.
         window: The number of elements of a window, for each axis or for all.
-        strides: Steps between the beginnings of neighbouring windows.
+        strides: Steps between the beginnings of neighboring windows.
         pad: ``"same"`` gives ``ceil(size / stride)`` windows, and an odd element of
             padding is at the end; ``"valid"`` pads nothing; a number pads all ends;
             pairs (before, after) pad each axis.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between neighboring elements of one window.
         dim_rounding_mode: What to do with a last step that is incomplete, if ``pad`` is
             a number or pairs: ``"floor"`` (the default) drops it, ``"ceil"`` keeps it,
             ``"ceil_inside"`` keeps it unless the window would begin in the padding
@@ -140,8 +140,8 @@ def windows(
             half of it fits.
         channels: The channels of the output; by default those of ``shape``.
         groups: See ``Windows``.
-        output_sizes: The number of windows on each axis, if the output is given. Then
-            the rounding mode is chosen that leads to it.
+        output_sizes: The number of windows on each axis, if the output is given. The
+            rounding mode is then chosen accordingly.
 
     """
     n = len(shape) - 2
@@ -241,7 +241,7 @@ def _windows(
             room = ends[0] + size + ends[1] - extent
             count = _steps(room, stride, rounding, wanted) + 1
             before = ends[0]
-            if rounding == "ceil_inside":  # no window begins behind the input
+            if rounding == "ceil_inside":  # no window begins after the input
                 count = min(count, -(-(before + size) // stride))
             if count < 1:
                 raise _no_window(op, extent, ends, i + 1, shape)
@@ -277,7 +277,8 @@ def _rounding(op: str, given: object, pad: object) -> str | None:
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
     """Return the number of steps that fit into ``room``.
 
-    It is rounded by ``rounding``; if that is None, up if this gives ``count`` windows.
+    The number is rounded by ``rounding``. If that is None, it is rounded up if this
+    gives ``count`` windows, and down otherwise.
     """
     up = -(-room // stride)
     if rounding == "round":
@@ -354,7 +355,7 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape to which all ``shapes`` broadcast, as NumPy does.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no such shape.
 
     """
     found = [1] * max(map(len, shapes), default=0)
@@ -437,7 +438,7 @@ def repeated_rows(
         other: The sizes of another one, which broadcasts to it.
 
     Returns:
-        Three sizes; None if the other array repeats along axes that are not neighbours.
+        Three sizes; None if the other array repeats along axes that are not neighbors.
 
     Example:
         >>> from plugrad.geometry import repeated_rows
@@ -461,7 +462,7 @@ def collapse_axes(
 ) -> tuple[tuple[int, ...], ...]:
     """Return the fewest axes with which a loop can run over ``shape``.
 
-    Neighbouring axes become one where all strides allow it; axes of size 1 disappear.
+    Neighboring axes become one where all strides allow it; axes of size 1 disappear.
 
     Args:
         shape: The sizes of the axes, outermost first.

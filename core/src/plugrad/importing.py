@@ -53,8 +53,8 @@ __all__ = [
     "printable",
 ]
 
-MAX_PROBLEM_CHARACTERS = 500  # of one problem, shown in a message
-MAX_PROBLEMS = 50  # shown in a message
+MAX_PROBLEM_CHARACTERS = 500  # that a message shows of one problem
+MAX_PROBLEMS = 50  # that a message shows
 N = TypeVar("N")
 
 # --- errors of a load ------------------------------------------------------------
@@ -64,8 +64,8 @@ class ModelError(ValueError):
     """A model that cannot be loaded.
 
     Args:
-        problems: Every obstacle, one text each. The message shows the
-            first 50, 500 characters of each, with control characters escaped.
+        problems: Every obstacle, one text each. The message shows the first 50
+            problems, up to 500 characters of each, with control characters escaped.
 
     Attributes:
         problems: The problems, each once, as the message shows them.

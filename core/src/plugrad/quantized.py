@@ -1,4 +1,4 @@
-"""Products and convolutions of int8 and uint8, and weights of few bits.
+"""Products and convolutions in int8 and uint8, and products with 4- or 8-bit weights.
 
 ``conv2d``, ``depthwise_conv2d`` and ``matmul`` sum exactly in int32, add a bias, and
 round back to int8 or uint8. ``block_matmul`` multiplies floating numbers by weights of

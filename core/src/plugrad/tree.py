@@ -5,9 +5,9 @@ The parameters of a model are such a tree, and gradients have its structure::
     params = pg.tree.map(lambda p, g: p - 0.1 * g, params, pg.grad(loss)(params))
 
 Containers are dicts, lists, tuples, namedtuples, dataclasses, and objects of the
-classes passed to ``register``. None is a container without leaves. All else is a leaf:
-tensors, Variables, arrays, numbers, text. ``grad``, ``vjp``, ``jvp``, ``custom_grad``
-and similar functions accept the same trees.
+classes passed to ``register``. None is a container without leaves. Everything else is a
+leaf: tensors, Variables, arrays, numbers, text. ``grad``, ``vjp``, ``jvp``,
+``custom_grad`` and similar functions accept the same trees.
 
 - Containers keep their class, and dicts the order of their keys. The leaves of a dict
   are in the order of the sorted keys if these are all text or all numbers, so that

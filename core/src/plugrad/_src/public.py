@@ -11,14 +11,14 @@ PRIVATE = f"{__name__.rpartition('.')[0]}."  # the package of all private module
 
 
 def publish(module: dict[str, Any], *others: object) -> None:
-    """Let what a public module exports carry the name of that module.
+    """Set the ``__module__`` of everything that a public module exports to that module.
 
     Tracebacks, pickles and ``help`` then show ``plugrad.grad``, which is where users
-    find it. What another public module has published before keeps its name.
+    find it. A value that another public module has already published keeps its name.
 
     Args:
         module: The ``globals()`` of the public module, whose ``__all__`` is exported.
-        others: What else users meet, such as the classes of results.
+        others: Other values that users meet, such as the classes of results.
 
     """
     exported = [module[name] for name in module["__all__"] if name in module]

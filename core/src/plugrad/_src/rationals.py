@@ -8,10 +8,11 @@ from plugrad._src.tensor.dtypes import DType
 
 
 class Rational(NamedTuple):
-    """A number near the function, plus a quotient of polynomials of ``x - center``.
+    """A constant near the function's values, plus a quotient of polynomials.
 
-    The quotient is small, and so are its rounding errors. Coefficients begin with the
-    highest power. They were found by interpolation at Chebyshev nodes in 60 digits.
+    The polynomials are functions of ``x - center``. The quotient is small, and so are
+    its rounding errors. Coefficients begin with the highest power. They were found by
+    interpolation at Chebyshev nodes in 60 digits.
     """
 
     center: float
@@ -21,11 +22,11 @@ class Rational(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Rational functions for neighbouring intervals.
+    """Rational functions for neighboring intervals.
 
     Attributes:
-        single: Those for float32, and for float16, which is computed in it.
-        double: Those for float64.
+        single: The functions for float32; float16 is computed in float32 as well.
+        double: The functions for float64.
         ends: Where each interval but the last one ends.
 
     """
@@ -35,7 +36,7 @@ class Pieces(NamedTuple):
     ends: tuple[float, ...]
 
     def for_dtype(self, dtype: DType) -> tuple[Rational, ...]:
-        """Return the rational functions for a dtype, one an interval."""
+        """Return the rational functions for a dtype, one per interval."""
         return self.double if dtype.itemsize == 8 else self.single
 
 

@@ -17,7 +17,7 @@ Table = np.ndarray[Any, Any]
 
 
 def _image_shape(shape: Shape) -> Shape:
-    """Return a shape if it is one of images whose indices fit into int32."""
+    """Check and return a shape of images whose indices fit into int32."""
     if type(shape) is not tuple or [*map(type, shape)] != [int] * 4:
         raise TypeError(f"geometry: {shape!r} must be a tuple of 4 integers")
     if min(shape) < 0 or max(shape) >= 2**31:
@@ -32,7 +32,8 @@ class Resizing:
     """The positions of the pixels of resized images between the source pixels.
 
     Shapes are batch, height, width, channels. There is a table for the rows and one for
-    the columns. Places are fractions of integers, so that none is rounded.
+    the columns. Positions are kept as fractions of integers, so none of them is
+    rounded.
     """
 
     in_shape: Shape
@@ -41,7 +42,7 @@ class Resizing:
     half_pixel_centers: bool
 
     def __post_init__(self) -> None:
-        """Raise unless there are pixels to take, for each image: kernels rely on it."""
+        """Raise unless each image has pixels to read; kernels rely on this."""
         (n, *size, c), (m, *new, k) = map(_image_shape, (self.in_shape, self.out_shape))
         flags = (self.align_corners, self.half_pixel_centers)
         if not all(type(flag) is bool for flag in flags):
@@ -54,7 +55,7 @@ class Resizing:
 
     @functools.cached_property
     def _places(self) -> list[tuple[int, Table, int]]:
-        """The old size, and places as numerators and their denominator."""
+        """For each axis, the old size, and positions: numerators and denominator."""
         found = []
         for n, m in zip(self.in_shape[1:3], self.out_shape[1:3], strict=True):
             p = np.arange(m) * n
@@ -70,7 +71,7 @@ class Resizing:
 
     @functools.cached_property
     def nearest(self) -> list[Table]:
-        """The source pixel: the nearest, or by default the one before; int32."""
+        """The source pixels (int32): the nearest, or by default those before."""
         up = int(self.align_corners or self.half_pixel_centers)
         return [
             np.minimum((2 * p + d * up) // (2 * d), n - 1).astype(np.int32)
@@ -79,27 +80,29 @@ class Resizing:
 
     @functools.cached_property
     def linear(self) -> list[tuple[Table, Table, Table]]:
-        """The pixels before and behind, int32, and the share of the latter, float64."""
+        """The pixels before and after (int32), and the latter's weight (float64)."""
         found = []
         for n, p, d in self._places:
             low = np.maximum(p // d, 0)
             high = np.minimum(-(-p // d), n - 1)
-            # On a pixel, half of that twice: infinite ones are not multiplied by 0.
+            # A position on a pixel takes half of it twice: infinity times a weight of 0
+            # is NaN.
             share = np.where(low == high, 0.5, (p - low * d) / d)
             found.append((low.astype(np.int32), high.astype(np.int32), share))
         return found
 
     def terms(self, *, linear: bool, back: bool) -> list[tuple[Table, Table, Table]]:
-        """Return the weighted sums that make each row and each column of a result.
+        """Return the weighted sums that make up each row and each column of a result.
 
         Args:
-            linear: Whether pixels are interpolated; else the nearest is taken.
+            linear: Whether pixels are interpolated; if not, the nearest one is taken.
             back: Whether the result is the gradient, from new images to old ones.
 
         Returns:
-            For rows and for columns: where the terms of each one begin, and at the end
-            their number, int32; which row or column each term reads, int32; and its
-            weight, float64.
+            Three arrays for the rows, and three for the columns: the index of the first
+            term of each row or column, followed by the total number of terms (int32);
+            the row or column that each term reads (int32); and the weight of each term
+            (float64).
 
         """
         tables = self.linear if linear else [(t, t, 0.0 * t) for t in self.nearest]
@@ -127,7 +130,7 @@ class Rotation:
     center: tuple[float, float]
 
     def __post_init__(self) -> None:
-        """Raise unless these are sizes and finite numbers."""
+        """Raise unless the sizes are valid, and the angle and center finite floats."""
         _image_shape((0, self.height, self.width, 0))
         numbers = (self.radians, *(self.center if type(self.center) is tuple else ()))
         if [type(v) is float and math.isfinite(v) for v in numbers] != [True] * 3:
@@ -138,7 +141,7 @@ class Rotation:
 
     @functools.cached_property
     def table(self) -> Table:
-        """The number of the pixel, row by row, or -1 for one outside; int32."""
+        """The index of each source pixel, row by row; -1 for one outside (int32)."""
         h = self.height
         w = self.width
         right, down = self.center

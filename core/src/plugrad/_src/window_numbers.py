@@ -21,7 +21,7 @@ def numbers(windows: Any, back: bool) -> tuple[int, ...]:
 
 
 def _forward(w: Any, i: int) -> list[Axis]:
-    """Return the numbers of the one phase that is not a gradient."""
+    """Return the numbers of an axis in the forward pass, which has one phase."""
     count = w.out_shape[i + 1]
     first = -w.padding[i][0]
     read = (w.in_shape[i + 1], count, w.strides[i], first)
@@ -29,7 +29,7 @@ def _forward(w: Any, i: int) -> list[Axis]:
 
 
 def _phases(w: Any, i: int) -> list[Axis]:
-    """Return the numbers of each phase; the last kernel position comes first."""
+    """Return the numbers of a gradient's phases; the last kernel position is first."""
     size = w.in_shape[i + 1]
     count = w.out_shape[i + 1]
     stride, dilation = w.strides[i], w.dilations[i]

@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 class Phase(NamedTuple):
     """Elements of an input axis that are read by the same kernel positions.
 
-    They are ``strides`` of the windows apart. See ``Windows.phases``.
+    Neighboring elements are one stride of the windows apart. See ``Windows.phases``.
 
     Attributes:
         start: The index of the first of these elements.
@@ -41,8 +41,8 @@ class Windows:
     """Where the windows of a convolution or a pooling lie, for any number of axes.
 
     Shapes are channels last: batch, spatial axes, channels. Everything else has one
-    entry a spatial axis. A window has ``window`` elements, ``dilations`` apart, and the
-    next begins ``strides`` later.
+    entry per spatial axis. A window has ``window`` elements, ``dilations`` apart, and
+    the next window begins ``strides`` later.
 
     Attributes:
         padding: How far the first window begins before the input, and the last one
@@ -100,7 +100,7 @@ class Windows:
 
     @property
     def filter_shape(self) -> Shape:
-        """The shape of the filter: window, channels in of a group, channels out."""
+        """The filter's shape: window, input channels of a group, output channels."""
         return (*self.window, self.in_shape[-1] // self.groups, self.out_shape[-1])
 
     @property
@@ -138,8 +138,9 @@ class Windows:
     def transposed(self) -> Windows:
         """The windows of stride 1 that carry cotangents back.
 
-        Each input element sees, through one window, all windows that see it: those lie
-        where the padding of ``in_shape`` says, ``strides`` apart.
+        They read the cotangents among zeros, in a tensor of shape ``in_shape``:
+        ``strides`` apart, the first one at ``extents - 1 - padding``. Window ``i``
+        covers the cotangents of all windows that read element ``i`` of the input.
         """
         spatial = self.in_shape[1:-1]
         reach = (n + e - 1 for n, e in zip(spatial, self.extents, strict=True))
@@ -153,7 +154,7 @@ class Windows:
 
     @functools.cached_property
     def phases(self) -> tuple[tuple[Phase, ...], ...]:
-        """The phases of each spatial axis: a gradient is one convolution for each.
+        """The phases of each spatial axis; a gradient is one convolution per phase.
 
         The transposed windows of stride ``s`` fall into ``s`` phases. Kernel position
         ``k`` of window ``w`` reads the element ``w * s + k * dilation - padding``.
@@ -188,14 +189,15 @@ class Windows:
         by the same kernel positions: those are a phase.
 
         Args:
-            back: Whether what reads is the gradient, from the output to the input.
+            back: Whether the kernel computes the gradient, from the output to the
+                input.
 
         Returns:
             The batch, the channels read and written, the groups; the window of three
-            axes; the number of phases; and for each of these, for each of three axes:
-            the size that is read, the number of windows, step, first, positions, gap,
-            the number of the first position, the distance of these numbers, the size
-            that is written, start and stride.
+            axes; the number of phases; and for each phase and each of three axes: the
+            size that is read, the number of windows, step, first, the number of kernel
+            positions, gap, the index of the first kernel position, the increment of
+            this index, the size that is written, start and stride.
 
         """
         return window_numbers.numbers(self, back)

@@ -113,7 +113,7 @@ class Context:
         level: The innermost running ``vmap``, or None.
         scope: The names of the ``name_scope`` blocks, joined by ``/``.
         under: The context in which the innermost scope was entered.
-        changes: The changes of that scope; the identity of this dict stands for it.
+        changes: The changes of that scope; the identity of this dict identifies it.
 
     """
 
@@ -200,7 +200,7 @@ set_current = _current.set
 def copied(under: Context, changes: Mapping[str, Any]) -> Context:
     """Return a context inside ``under``, whose slots the caller changes accordingly.
 
-    It takes half the time of ``Context(under, changes)``.
+    This takes half the time of ``Context(under, changes)``.
     """
     inside = Context.__new__(Context)
     inside.under = under
@@ -214,7 +214,7 @@ def copied(under: Context, changes: Mapping[str, Any]) -> Context:
 
 
 class _InThread(threading.local):
-    """The state of a thread, whatever the context in which a kernel function runs.
+    """The state of a thread, shared by all contexts in which it runs.
 
     Attributes:
         hook: The object that collects the code that runs; paused while kernels run.
@@ -274,7 +274,8 @@ class Scope:
             inside.undo()
         if rest is None:
             inside.undo()
-        # With ``rest``, an inner scope is left later: a suspended generator.
+        # If there is a ``rest``, an inner scope ends later, as in a suspended
+        # generator.
         _current.set(now if rest is None else rest)
 
 
@@ -300,12 +301,12 @@ class UserScope(Scope):
         return Scope(**self.changes)
 
     def __call__(self, function: F) -> F:
-        """Return ``function``, which runs inside this scope."""
+        """Return a function that runs ``function`` inside this scope."""
         self.entered = True
         return decorated(self.what, self.copy, function)
 
     def __del__(self) -> None:
-        if not getattr(self, "entered", True):  # True: __init__ has failed before
+        if not getattr(self, "entered", True):  # True if __init__ has failed
             warnings.warn(
                 f"{self.what}(...) changes nothing by itself; write `with "
                 f"{self.what}(...):`, or use it as a decorator",
@@ -315,7 +316,7 @@ class UserScope(Scope):
 
 
 def decorated(what: str, copy: Callable[[], Scope], function: F) -> F:
-    """Return ``function``, each call of which runs inside a new scope."""
+    """Return a function that runs each call of ``function`` inside a new scope."""
     import inspect  # only for decorators
 
     arguments.function(what, function)

@@ -237,7 +237,7 @@ def _run(
 def _without_implementation(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    """Run the decomposition, or on the host, or on an allowed fallback."""
+    """Run the decomposition; if there is none, run on the host or a fallback."""
     if kernel.decomposition is not None:
         with taping(()):  # the tapes record one node for it, not its parts
             outputs = _decompose(kernel, inputs, attrs, backend)
@@ -407,7 +407,7 @@ def native(x: Any, backend: OpenBackend) -> Native:
 
 
 def to(x: Tensor, backend: str, /) -> Tensor:
-    """Return ``x`` moved to ``backend``: the same tensor for every tape."""
+    """Return ``x`` moved to ``backend``; tapes take the result for the same tensor."""
     target = lifted(registry.open(backend, "to"))
     if x._alive() is target:
         return x

@@ -1,10 +1,10 @@
 """Patterns as data: several runs that together make one op, such as ``silu``.
 
-A form is one way to compose an op of kernels. While an override of a pattern is in
+A form is one way to compose an op from kernels. While an override of a pattern is in
 force, tapes keep the runs that may be parts of it. If the last part runs and the others
 are found, its node becomes a node of the whole (see ``gradients``).
 
-Map: ``Form`` and its parts; ``Whole``, what an override is for; ``Made``, a run.
+Map: ``Form`` and its parts; ``Whole``, the target of an override; ``Made``, a run.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PARTS = "parts"  # an attribute of the kernel of a whole: how to run its parts
 class Source(NamedTuple):
     """Where an input of a part comes from.
 
-    ``number`` is that of an operand, a part or a constant; ``output`` that of the
-    output of a part.
+    ``number`` is the index of an operand, a part or a constant; for a part, ``output``
+    is the index of one of its outputs.
     """
 
     kind: int
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class Form(NamedTuple):
-    """One way to compose an op of kernels; the last part computes the result.
+    """One way to compose an op from kernels; the last part computes the result.
 
     A constant is None if its value depends on shapes.
     """
@@ -59,14 +59,15 @@ class Form(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Runs that an override takes for one run.
+    """Runs that an override treats as one run.
 
     Attributes:
         kernel: A kernel for the whole, which no registry contains. Its inputs are the
             operands; its attributes are ``parts``, and those of the parts whose name
             occurs once.
         forms: The ways in which it may be composed, the longest first.
-        fits: Whether operands that were found are accepted; None accepts all.
+        fits: A function that returns whether it accepts the operands found; None
+            accepts all operands.
 
     """
 
@@ -78,8 +79,8 @@ class Whole(NamedTuple):
 class Made(NamedTuple):
     """A recorded run, as patterns need it.
 
-    ``again`` is the function that runs if it is a call of ``custom_grad``, which runs
-    no kernel.
+    A call of ``custom_grad`` runs no kernel; for such a call, ``again`` is the function
+    that computes its result.
     """
 
     kernel: Kernel
@@ -90,7 +91,7 @@ class Made(NamedTuple):
     again: Callable[..., Tensor] | None = None
 
 
-Find = Callable[[TapeId], Made | None]  # the run with this result
+Find = Callable[[TapeId], Made | None]  # returns the run that has this result
 
 
 def note(tape: Tape, run: Made) -> None:

@@ -1,4 +1,4 @@
-"""Overrides of ``jvp``: functions of the tangent, beside those of the cotangent.
+"""Overrides of ``jvp``: functions of the tangent, next to those of the cotangent.
 
 ``jvp`` is computed by two vjps: the pullback of a pullback. So a function of the
 tangent is used through its transpose, which takes a cotangent as a gradient function
@@ -30,7 +30,7 @@ from .gradients import reverse
 def with_tangents(
     who: str, kernel: Kernel, rules: VJPs, functions: Functions
 ) -> dict[str, VJP | None]:
-    """Return rules of a kernel with functions of the tangents of its inputs.
+    """Return the rules of a kernel, with functions of its inputs' tangents added.
 
     Args:
         who: The function that the user called, for errors.
@@ -87,8 +87,8 @@ def _combined(rule: VJP, tangent: VJP, name: str) -> VJP:
         return rule.function(*values[:count])
 
     def transposed(*values: Any) -> Any:
-        *mine, spec = values[count:]
-        along = lambda t: tangent.function(t, *mine)
+        *saved, spec = values[count:]
+        along = lambda t: tangent.function(t, *saved)
         zeros = _ops().zeros(spec.shape, dtype=spec.dtype)
         _, pull_back = reverse().vjp(along, zeros)
         return pull_back(values[0])[0]
@@ -101,5 +101,5 @@ def _combined(rule: VJP, tangent: VJP, name: str) -> VJP:
 
 
 def _ops() -> Any:
-    """Return the module that creates tensors, which is above this one."""
+    """Return the module that creates tensors, which lies in a higher layer."""
     return import_module("plugrad._src.ops.basis.creation")

@@ -1,4 +1,4 @@
-"""Which gradient a run is recorded with: the layers in force, and plans made of them.
+"""Which gradient a run is recorded with: the layers in force, and plans made from them.
 
 Map: a block of overrides; the rules in force; the plan of a run; patterns of several
 runs.
@@ -94,7 +94,7 @@ def rules_of_parts(kernel: Kernel) -> VJPs:
 
 
 def reverse() -> Any:
-    """Return the module of reverse mode, which is above this one."""
+    """Return the module of reverse mode, which lies in a higher layer."""
     return import_module("plugrad._src.autodiff.reverse")
 
 
@@ -162,7 +162,7 @@ def plan_for_others(
     mask: int,
     count: int,
 ) -> TapePlan:
-    """Return how tapes record a run of which only the innermost one sees overrides."""
+    """Return how outer tapes record a run if only the innermost tape sees overrides."""
     plain = overrides.for_others()
     plan = plan_of(plain, scope, others, kernel, backend, mask, count)
     if plan is None:  # its parts have not been recorded
@@ -268,7 +268,7 @@ def _attributes_of_parts(
 
 
 def _count(kernel: Kernel, recording: tuple[Tape, ...]) -> int:
-    """Return how many runs of the kernel the innermost tape has counted; count one."""
+    """Return how many runs of the kernel the tape has counted, and count this one."""
     innermost = recording[-1]
     with tape.state_lock:  # other threads may record on the same tape
         counts = getattr(innermost, "counts", None)

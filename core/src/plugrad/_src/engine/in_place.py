@@ -28,7 +28,7 @@ references: Callable[[object], int] = getattr(sys, "getrefcount", lambda x: sys.
 
 
 class _View:
-    """An array that holds another one, as views do."""
+    """A stand-in for an array that holds another one, as views do."""
 
     __slots__ = ("__weakref__", "base")
 
@@ -46,7 +46,7 @@ def _counts(held: list[Any]) -> tuple[int, int]:
     return references(array), references(base)
 
 
-# The counts for an array that only the list holds, and a base that only it holds.
+# The counts for an array that only the list holds, with a base that only it holds.
 ALONE, BASE_ALONE = _counts([_View(_View())])
 
 

@@ -24,7 +24,7 @@ Plans = dict[tuple[Any, ...], TapePlan | None]
 
 
 class OverrideLayer(NamedTuple):
-    """Gradients that a block puts over all others.
+    """Gradients with which a block overrides all others.
 
     Attributes:
         backend: The backend whose runs they differentiate; None means all backends.
@@ -54,7 +54,7 @@ class OverrideLayer(NamedTuple):
 
 
 class Override:
-    """The layer of gradients that one scope puts over all others."""
+    """The layer of gradients with which one scope overrides all others."""
 
     __slots__ = ("last", "layer")
 
@@ -78,12 +78,12 @@ class Override:
 
 
 class Overrides:
-    """The gradients that scopes put over all others, the innermost last."""
+    """The gradients with which scopes override all others, the innermost last."""
 
     def __init__(self, layers: tuple[OverrideLayer, ...]) -> None:
         self.layers: tuple[OverrideLayer, ...] = layers
         self._for_others: tuple[Overrides | None] | None = None
-        # The plans of the registry, a new object whenever a gradient changes, and the
+        # The plans of the registry (a new object whenever a gradient changes), and the
         # plans with these overrides. Threads that share a scope replace both at once.
         self.plans: tuple[object, Plans] = registry.gradients.plans, {}
         self._without: dict[str, Overrides] = {}
@@ -108,7 +108,7 @@ class Overrides:
 
     @functools.cached_property
     def innermost(self) -> set[str]:
-        """The kernels of which only the innermost tape sees an override."""
+        """The kernels with an override that only the innermost tape sees."""
         hidden = [layer.rules for layer in self.layers if layer.innermost]
         return set[str]().union(*hidden)
 
@@ -117,7 +117,7 @@ class Overrides:
         """The patterns and their forms by the kernel of the last part.
 
         Patterns of inner layers come first, and then longer ones. Each comes with the
-        kernels that feed its last part, by which most of them are excluded at once.
+        kernels that feed its last part: comparing these excludes most patterns at once.
         """
         found: dict[str, list[tuple[frozenset[str], Whole, Form]]] = {}
         for layer in reversed(self.layers):
@@ -135,7 +135,7 @@ class Overrides:
         return {part.kernel for form in forms for part in form.parts[:-1]}
 
     def without(self, kernel: str) -> Overrides:
-        """Return these overrides without the pattern of this name; it is cached."""
+        """Return these overrides without the pattern of this name, from a cache."""
         found = self._without.get(kernel)
         if found is None:
             layers = [
@@ -165,7 +165,8 @@ class Overrides:
 def are_same(one: Overrides | None, other: Overrides | None) -> bool:
     """Return whether overrides of two blocks have the same functions and places.
 
-    ``jit`` asks if the blocks differ, as those that a training loop opens anew do.
+    ``jit`` asks this about different blocks, such as those that each step of a training
+    loop opens anew.
     """
     if one is None or other is None:
         return one is other
@@ -198,6 +199,6 @@ def _key_of_rule(rule: VJP | None) -> object:
 
 
 def _key_of_function(function: Callable[..., Any]) -> object:
-    """Functions and methods are compared as Python does, other objects by identity."""
+    """Return a key that is equal for equal functions or methods, or the same object."""
     is_plain = isinstance(function, FunctionType | MethodType)
     return function if is_plain else Same(function)

@@ -91,11 +91,11 @@ def _is_same(x: Tensor, y: Tensor) -> bool:
 
 
 def _equals(x: Tensor, constant: float | None) -> bool:
-    """Return whether a tensor with one element has a value, up to rounding."""
+    """Return whether a tensor with one element equals a constant, up to rounding."""
     if constant is None:
         return True
     if x._home.depth:
-        return False  # a constant that differs between the examples of vmap
+        return False  # its value differs between the examples of vmap
     with Scope(tapes=(), observers=()):
         value = x.item()
     if not isinstance(value, bool | int | float):

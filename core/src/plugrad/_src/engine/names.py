@@ -1,4 +1,4 @@
-"""``name_scope``: names of parts of a model, which errors carry as a note."""
+"""``name_scope``: names for parts of a model, which errors show in a note."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IN_SCOPE = "in scope"  # the beginning of the note of an error
 
 
 class NameScope(Scope):
-    """A scope with a name, which an error that leaves it carries as a note."""
+    """A scope with a name; an error that leaves the scope shows the name in a note."""
 
     __slots__ = ("name",)
 
@@ -48,7 +48,7 @@ class NameScope(Scope):
         return NameScope(self.name)
 
     def __call__(self, function: F) -> F:
-        """Return ``function``, which runs inside this scope."""
+        """Return a function that runs ``function`` inside this scope."""
         return decorated("name_scope", self.copy, function)
 
 
@@ -58,8 +58,9 @@ def run_in_scope(
     """Return ``function(*args, **kwargs)``, run inside ``name_scope(name)``.
 
     It costs less than a block: without a tape or an observer nothing depends on the
-    scope, so it is not entered. An error of ``function`` names it in any case. Use it
-    for parts of a model that run no code of the user, such as the nodes of a graph.
+    scope, so it is not entered. An error in ``function`` names the scope in any case.
+    Use it for parts of a model that run no code of the user, such as the nodes of a
+    graph.
 
     Args:
         name: The name of the scope.

@@ -1,6 +1,6 @@
 """``outside``: a block that no surrounding scope reaches.
 
-Map: ``outside``; the scope that it returns; the observers of what runs in it.
+Map: ``outside``; the scope that it returns; the observers of the runs in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def outside() -> UserScope:
     ``tidy`` or ``jit`` is in force, nor any backend, precision or gradient that a
     surrounding block has chosen: code runs as at the start of the program, on the
     default backend of the process. Use it to log or debug in the middle of a function,
-    or to load data once that must outlive the call. It is also a decorator.
+    or to load, once, data that must outlive the call. It is also a decorator.
 
     Results of the block are constants for the surrounding code: no gradient flows
     through them. ``jit`` does not record the block, and a replay does not repeat it. If

@@ -209,26 +209,26 @@ def override_gradient(
 
     Args:
         kernel: A kernel, its name, or an op that runs only this kernel, such as
-            ``pg.relu``. An op that composes others, such as ``pg.silu``, and a
-            ``plugin.Pattern`` stand for all runs together that compute it.
+            ``pg.relu``. An op that composes others, such as ``pg.silu``, or a
+            ``plugin.Pattern`` stands for the group of runs that compute it.
         named: A dict of functions by input, for inputs whose name is that of an option.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to runs in a ``name_scope`` that matches a
             pattern such as ``"block.*"``, or one of several patterns; only to the run
-            of the kernel with this number, which counts the runs that a tape records
-            from 0; or only where a function of a ``plugin.Site`` returns True. A
+            of the kernel with this number, counted from 0 among the runs that a tape
+            records; or only where a function of a ``plugin.Site`` returns True. A
             pattern also matches if it matches a scope around the run.
         linear: Whether the functions are linear in the cotangent.
         decompose: Instead of functions: let tapes record the decomposition of the
             kernel, as if it had no gradient, so that gradients of its parts apply.
         innermost: Whether only the innermost ``grad``, ``vjp`` or ``jvp`` around a run
-            uses the functions. Outer ones then differentiate what the inner one has
-            computed by true derivatives. By default all use them.
-        jvp: For ``pg.jvp``: a dict by input of functions that take the tangent of this
-            input, and other parameters as gradient functions do, and return its share
-            of the tangent of the result. They are linear in the tangent. Without them,
-            ``jvp`` uses the transpose of the functions of the cotangent, which must
-            then be linear.
+            uses the functions. Outer ones then use true derivatives. By default all of
+            them use the functions.
+        jvp: For ``pg.jvp``: a dict that maps inputs to functions. Such a function takes
+            the tangent of its input, and other parameters like a gradient function; it
+            returns the contribution of this input to the tangent of the result, and is
+            linear in the tangent. Without these functions, ``jvp`` uses the transpose
+            of the functions of the cotangent, which must then be linear.
         functions: A function for each input, as in ``register_gradient``. For a fused
             kernel, which is decomposed otherwise, inputs that are left out get the
             gradient of its decomposition.
@@ -379,17 +379,18 @@ def use_gradients(
     """Use a gradient pack of a plugin, or a table of gradients, inside the block.
 
     It is also a decorator. ``set_gradients`` uses packs in the whole process. A block
-    that is made once and entered again reuses what plugrad has worked out for it.
+    that is made once and entered again reuses the plans that plugrad has made for it.
 
     Args:
-        pack: The name of a pack (``gradient_packs`` lists all), or a dict by kernel, op
-            or pattern of dicts of gradient functions by input, as in
-            ``override_gradient``. None in place of functions has a kernel decomposed.
+        pack: The name of a pack (``gradient_packs`` lists all), or a dict that maps
+            each kernel, op or pattern to a dict of gradient functions by input, as in
+            ``override_gradient``. None in place of the inner dict has the kernel
+            decomposed.
         kernels: Use only the gradients of these kernels.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to some runs, as in ``override_gradient``.
         linear: Whether the functions of a table are linear in the cotangent. A pack
-            states it itself.
+            itself states whether its functions are.
         innermost: Whether only the innermost ``grad`` around a run uses the gradients,
             as in ``override_gradient``.
 

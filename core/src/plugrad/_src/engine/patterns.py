@@ -35,31 +35,32 @@ from .layers import Overrides
 from .tape import Tape
 
 Example = Sequence[Sequence[int]]  # a shape for each operand
-PREFIX = "pattern."  # of names without a dot
+PREFIX = "pattern."  # put before names without a dot
 
 _live: weakref.WeakValueDictionary[str, Pattern]
 
 
 class Pattern:
-    """A composition of ops that ``override_gradient`` takes for one run.
+    """A composition of ops that ``override_gradient`` treats as one run.
 
     An override of ``Relu`` or ``Conv2D`` is for one kernel. A pattern is for several
     kernel runs that together compute one function, such as a product plus a bias: the
     override gets all operands at once. It applies wherever a tape records these kernels
     in this arrangement, whether your code or a plugin has called them. Attributes are
-    not compared, and constants by their value, up to rounding.
+    not compared; constants are compared by value, up to rounding.
 
     Args:
         function: The composition, a function of tensors by position. It is called with
-            examples. Its parameters are the names of the inputs of gradient functions;
-            those with a default keep it.
+            tensors of the shapes in ``examples``. Gradient functions refer to the
+            inputs by the names of its parameters; parameters with a default keep it.
         examples: For each form that the composition may have, the shapes of the
             operands: ``((2, 3), (3, 4))``. Ops run different kernels for different
             ranks, so give an example of each rank.
-        name: The name in tables and messages; by default that of the function. That of
-            a plugin is dotted, ``"mylib.dense"``, as the names of kernels are.
-        fits: A function of the operands that returns whether they are meant. Without
-            it, all operands that are in the right places are.
+        name: The name in tables and messages; by default that of the function. A plugin
+            gives its pattern a dotted name, such as ``"mylib.dense"``, like its
+            kernels.
+        fits: A function of the operands that returns whether the pattern applies to
+            them. Without it, the pattern applies to all operands in the right places.
 
     Attributes:
         name: The name in tables: the one that was given, after ``pattern.`` if it has
@@ -150,7 +151,7 @@ class Pattern:
         forms: list[tuple[Form, list[Made]]],
         fits: Callable[..., object] | None,
     ) -> None:
-        """Set the attributes, given the forms and the runs from which they are."""
+        """Set the attributes, given the forms and the runs behind each of them."""
         self.inputs = tuple(inputs)
         self.name = _unused(name if "." in name else PREFIX + name)
         found = _attributes([runs for _, runs in forms], {*inputs, "y", PARTS})
@@ -216,7 +217,7 @@ def _attributes(forms: list[list[Made]], taken: set[str]) -> tuple[str, ...]:
 
 
 def _merged(forms: list[Form]) -> tuple[Form, ...]:
-    """Return different forms; constants that differ between examples are None."""
+    """Return the distinct forms; constants that differ between examples are None."""
     found: dict[tuple[Part, ...], Form] = {}
     for form in forms:
         before = found.get(form.parts, form)
@@ -230,7 +231,7 @@ def _merged(forms: list[Form]) -> tuple[Form, ...]:
 
 
 class _Everything:
-    """A container of everything."""
+    """A container that contains everything."""
 
     def __contains__(self, item: object) -> bool:
         return True

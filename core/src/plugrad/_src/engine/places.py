@@ -18,7 +18,7 @@ MISSING: Any = object()
 GONE = AttributeError, ValueError, LookupError, ReferenceError, RuntimeError, TypeError
 
 LITERAL_KEYS = str, int  # types of dict keys that generated code writes as literals
-MAX_PARTS = 8  # values compared one by one; for more, comparing lists of ids is faster
+MAX_PARTS = 8  # values to compare one by one; more are compared faster as lists of ids
 
 
 def is_value(x: Any) -> bool:
@@ -164,7 +164,7 @@ class Items(Place):
         )
 
     def slot(self, index: int) -> Slot | None:
-        """Return where an item is read, if it has a number."""
+        """Return the slot of an item; None for a container without indices."""
         if not issubclass(type(self.holder), list | deque):
             return None
         return Slot(self.describe(index), self.holder, index, "item")
@@ -191,7 +191,7 @@ class SomeItems(Place):
         return f"{self.label}[{self.names[index - 1]}]"
 
     def slot(self, index: int) -> Slot | None:
-        """Return where an item is read."""
+        """Return the slot of an item; None for the length."""
         if index <= 0:
             return None
         return Slot(self.describe(index), self.holder, self.names[index - 1], "item")
@@ -201,7 +201,7 @@ class Entries(Place):
     """Values of a dict by their keys.
 
     Attributes:
-        owner: The object whose attributes they are, or the dict itself.
+        owner: The object whose attributes the dict contains, or the dict itself.
         whole: Whether the keys of the dict are compared as well; they come first.
         absent: Names that the dict must not have, because code reads them elsewhere.
         form: The format of the label and the name of a value in messages.
@@ -276,7 +276,7 @@ class Entries(Place):
         return self.form.format(self.label, self.names[index - self._key_count])
 
     def slot(self, index: int) -> Slot | None:
-        """Return where a value is read; None if it is a key."""
+        """Return the slot of a value; None if it is a key."""
         if (
             index < self._key_count
             or type(name := self.names[index - self._key_count]) not in LITERAL_KEYS
@@ -325,7 +325,7 @@ class Attributes(Place):
         return self.form.format(self.label, self.names[index])
 
     def slot(self, index: int) -> Slot | None:
-        """Return where an attribute is read."""
+        """Return the slot of an attribute."""
         return Slot(self.describe(index), self.holder, self.names[index], "attribute")
 
 
@@ -420,7 +420,7 @@ class Slot:
     """One value of a place, which each call reads anew.
 
     Attributes:
-        label: Its place, for messages.
+        label: The place of the value, for messages.
         holder: The object that has the value.
         name: The index, the key, or the name of the attribute.
 

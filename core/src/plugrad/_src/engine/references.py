@@ -13,8 +13,8 @@ them. The search starts from some objects and from the code that runs. It follow
   dicts, caches).
 
 It does not look into the standard library, NumPy and plugrad. Classes of plugrad that
-contain objects of the user (jitted functions, scopes, gradients) return these by
-``__jit_state__``, too.
+contain objects of the user (jitted functions, scopes, gradients) list these objects in
+``__jit_state__`` as well.
 
 This is the only search for values. ``code.code_of`` also walks over functions, but to
 find code: for a function that has not run, it estimates the code that a call would run,
@@ -210,7 +210,7 @@ class References:
     def _attributes(
         self, label: str, namespace: Mapping[Any, Any], owner: Any = None
     ) -> None:
-        """Compare the attributes in a dict that code reads, and note absent ones."""
+        """Compare those attributes in a dict that code reads, and note absent ones."""
         cls = type(owner)
         names = self._selected(namespace, special=issubclass(type(owner), type))
         if fields := getattr(cls, "__dataclass_fields__", None):
@@ -228,7 +228,7 @@ class References:
     def _selected(
         self, namespace: Mapping[Any, Any], special: bool = False
     ) -> list[str]:
-        """Return the names in a dict of attributes that code may read."""
+        """Return those names in a dict of attributes that code may read."""
         wanted = self._names.attributes
         return [
             n
@@ -241,7 +241,7 @@ class References:
         ]
 
     def _named(self, label: str, value: Any, names: Iterable[str]) -> None:
-        """Compare the attributes with these names, which are not in a dict."""
+        """Compare attributes that are not in a dict, given their names."""
         found = [name for name in names if name in self._names.attributes]
         if found:
             self._note(Attributes(label, value, found), follow=False)
@@ -289,7 +289,7 @@ class References:
             self._object(label, value)
 
     def _function(self, label: str, function: types.FunctionType) -> None:
-        """Compare a function that runs; of a library function, follow the closure."""
+        """Compare a function that runs; if it is trusted, only follow references."""
         name = function.__name__
         trusted = package_of(str(function.__globals__.get("__name__", ""))) in TRUSTED
         if function.__dict__ or self._names.any_attribute:
@@ -318,7 +318,7 @@ class References:
         self._note(Attributes(name, function, slots, "a default of {}"))
 
     def _class(self, cls: type) -> None:
-        """Compare the attributes of a class that code reads, and its base classes."""
+        """Compare the bases of a class, and those of its attributes that code reads."""
         if cls.__flags__ & IMMUTABLE_TYPE or is_trusted_class(cls):
             return
         label = f"class {cls.__name__}"
@@ -334,7 +334,7 @@ class References:
         namespace = vars(module)
         wanted = self._names.attributes
         names = [n for n in namespace if n in wanted]
-        if self._names.any_attribute:  # but not all that a module imports
+        if self._names.any_attribute:  # not everything that a module imports
             others = [n for n in namespace if n not in wanted and n not in BOOKKEEPING]
             names += [
                 n for n in others if is_value(namespace[n]) or _is_tensor(namespace[n])
@@ -392,7 +392,7 @@ class References:
         self._waiting.append((class_label, type(value)))
 
     def _state(self, label: str, value: Any) -> None:
-        """Compare what ``__jit_state__`` of an object returns."""
+        """Compare the values that ``__jit_state__`` of an object returns."""
         state = getattr(value, PROTOCOL)()
         if type(state) is not tuple:
             raise InvalidState(
@@ -441,7 +441,7 @@ class References:
         return True
 
     def _c_object(self, label: str, value: Any) -> None:
-        """Follow the references of an object of a C type: a method, a partial."""
+        """Follow the references of an object of a C type, such as a method."""
         if issubclass(type(value), OPAQUE):
             return
         if value is sys.settrace or value is sys.setprofile:

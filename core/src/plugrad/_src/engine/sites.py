@@ -14,7 +14,7 @@ from plugrad._src.registry.rules import Site
 from .places import Same
 
 SEPARATOR = "/"
-MAX_CACHED_MATCHES = 4096  # (scope, patterns) whose answer is cached
+MAX_CACHED_MATCHES = 4096  # answers to cache, by scope and patterns
 
 
 def joined(outer: str, name: str) -> str:

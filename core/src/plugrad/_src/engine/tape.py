@@ -105,7 +105,7 @@ def make_plan(
 def _constants(
     kernel: Kernel, places: dict[str, Where], mask: int, site: Site | None
 ) -> dict[str, Any]:
-    """Return the parameters of rules that have one value for all runs of a plan."""
+    """Return those parameters of rules whose values all runs of a plan share."""
     constants: dict[str, Any] = {}
     for name in kernel.inputs:
         where = places[name]
@@ -182,9 +182,9 @@ class Tape:
         read: How and where values of a tracked tensor first left plugrad. Before that
             it is not set, so that making a tape costs less.
         counts: The number of runs by kernel, if an override depends on it; like
-            ``read``, it is not set before.
+            ``read``, it is set only when needed.
         made: Runs by their results, if an override claims several runs; like ``read``,
-            it is not set before.
+            it is set only when needed.
 
     """
 
@@ -204,7 +204,8 @@ class Tape:
 
     def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
         self.nodes: list[Node] = []
-        self.tracked: set[TapeId | None] = set()  # without None: look-ups need no test
+        # Never contains None, so look-ups of untracked tensors need no test.
+        self.tracked: set[TapeId | None] = set()
         self.variables: dict[Any, TapeId] | None = variables
 
     def watch(self, x: Tensor) -> TapeId:
@@ -230,18 +231,18 @@ class Tape:
         return x._tape_id
 
 
-# By id: to copy a list of values takes no lock, unlike to iterate over a WeakSet.
+# By id, because copying a list of values takes no lock; iterating over a WeakSet does.
 _kept: dict[int, weakref.ref[Tape]] = {}
 
 
 def keep(tape: Tape) -> None:
-    """Note a tape that outlives the function that it records, until it is freed."""
+    """Remember, until it is freed, a tape that outlives the function it records."""
     key = id(tape)
     _kept[key] = weakref.ref(tape, lambda _: _kept.pop(key, None))
 
 
 def kept_tapes() -> list[Tape]:
-    """Return the tapes of which pullbacks are kept."""
+    """Return the tapes whose pullbacks still exist."""
     return [tape for ref in [*_kept.values()] if (tape := ref()) is not None]
 
 

@@ -41,8 +41,8 @@ class OpenBackend:
         depth: The number of ``vmap`` calls around it; see ``batching.levels``.
         batches: The batching backend over this one; None before the first ``vmap``.
         table: The kernel functions in force, wrapped, by kernel name.
-        in_place: Those of them that have it: their function that may write into the
-            first input, wrapped; see ``plugin.in_place``.
+        in_place: The functions that may write into the first input, wrapped, by kernel
+            name; only some kernels have one. See ``plugin.in_place``.
 
     """
 
@@ -206,8 +206,8 @@ class _Transferring(threading.local):
 transferring = _Transferring()
 
 # Each watcher is called after every upload, download and DLPack export of the process,
-# in the thread of the transfer, with its start time. The tuple is replaced and never
-# changed.
+# in the thread of the transfer, with the start time of the transfer. The tuple is
+# replaced and never changed.
 Watcher = Callable[[str, OpenBackend, Native, float], None]
 watchers: tuple[Watcher, ...] = ()
 _watching = threading.Lock()

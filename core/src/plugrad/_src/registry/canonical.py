@@ -2,9 +2,9 @@
 
 An op checks its arguments and runs a kernel with attributes in canonical form: a
 non-negative ``axis``, tuples, objects of ``plugrad.geometry``. For a run by
-``run_kernel`` or ``plugrad.plugin.run``, this module ensures the same by the contract:
-by the kinds of inputs and attributes, ``canonicalize`` and ``out``. An implementation
-therefore never gets values that its contract excludes.
+``run_kernel`` or ``plugrad.plugin.run``, this module ensures the same from the
+contract: from the kinds of its inputs and attributes, ``canonicalize`` and ``out``. An
+implementation therefore never gets values that its contract excludes.
 """
 
 from __future__ import annotations

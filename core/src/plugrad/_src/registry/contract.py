@@ -30,8 +30,8 @@ from .specs import reduced as reduced
 from .specs import same as same
 
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_WRAPPERS = 100  # around a function
-UNDECORATED = "__plugrad_function__"  # the attribute of a wrapper
+MAX_WRAPPERS = 100  # that ``authored`` removes from a function
+UNDECORATED = "__plugrad_function__"  # a wrapper's attribute: the function inside
 CORE_NAMES: set[str] = set()  # names of the contracts that the core declares
 _is_sealed = False  # whether the core has declared all of its contracts
 
@@ -83,7 +83,8 @@ class Kernel:
     ``"Name(x: number, *ys, bias?; axis: axis) -> values, indices"``. ``*ys`` is
     variadic, and ``bias?`` may be None. Attributes are plain, immutable, hashable
     values. An attribute that a later version of the contract adds has a default,
-    ``reverse: bool = False``; an implementation without it runs for its default only.
+    ``reverse: bool = False``; an implementation that lacks it runs only for the
+    default.
     The output is ``y`` if none is named, and ``*ys`` if their number depends on the
     run. Names of kernels are those of TensorFlow.js; outside the core they are dotted,
     ``"mylib.Swish"``.
@@ -98,7 +99,7 @@ class Kernel:
     The kind of an attribute is one of ``bool int size float number scalar str dtype
     axis axes new_axis permutation shape ints pairs``, one of ``Windows Resizing
     Rotation`` of ``plugrad.geometry``, or words in quotes joined by ``|``; a question
-    mark after it allows None.
+    mark after the kind allows None.
 
     Args:
         signature: The name, inputs, attributes and outputs.
@@ -305,9 +306,9 @@ class Kernel:
 class VJP(NamedTuple):
     """The rule for the cotangent of one input, and the ``residuals`` to save for it.
 
-    ``function`` takes the cotangents and then the residuals, all by position. For
-    ``jvp``, ``transposed`` is used in its place: the transpose of a function of the
-    tangent that an override gives.
+    ``function`` takes the cotangents and then the residuals, all by position. If an
+    override gives a function of the tangent, ``jvp`` uses ``transposed``, its
+    transpose, in place of ``function``.
     """
 
     function: Callable[..., Any]
@@ -350,9 +351,9 @@ def collected(
 
 
 def authored(function: Any) -> Any:
-    """Return the function that an author wrote: unwrapped, from an object's class.
+    """Return the function that an author wrote; for an object, its ``__call__``.
 
-    Wrappers are those of ``functools.wraps`` and ``partial``, in any order.
+    Wrappers by ``functools.wraps`` and ``partial`` are removed, in any order.
     """
     for _ in range(MAX_WRAPPERS):  # an object may answer every name
         partial = isinstance(function, functools.partial)
@@ -473,7 +474,7 @@ def _by_position(
 ) -> Callable[..., Any]:
     """Return ``function`` as one that takes cotangents and residuals by position.
 
-    ``has_more`` tells that it has other parameters, which keep their defaults.
+    ``has_more`` is whether it has other parameters, which keep their defaults.
     """
     code = getattr(function, "__code__", None)
     if code is not None and not code.co_kwonlyargcount and not has_more:
@@ -491,7 +492,7 @@ def _by_position(
 
 
 def undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of an author that ``_by_position`` has wrapped, if it has."""
+    """Return the author's function, without the wrapper of ``_by_position``, if any."""
     if isinstance(function, FunctionType):
         found: Callable[..., Any] = function.__dict__.get(UNDECORATED, function)
         return found
@@ -522,7 +523,7 @@ def gradients(
 
     Raises:
         TypeError: ``kernel`` is not a ``Kernel``, or a gradient is not a function.
-        ValueError: The kernel is fused, or it has nothing with one of the names.
+        ValueError: The kernel is fused, or one of the names is not in its contract.
 
     Example:
         >>> from plugrad import plugin

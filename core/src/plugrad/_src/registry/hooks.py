@@ -28,7 +28,8 @@ Compile: TypeAlias = "Callable[[Graph], Callable[..., Any] | None]"
 # Names that backends cannot have: disposed tensors are on "nowhere", and the others are
 # columns next to those of the backends in ``python -m plugrad kernels``.
 RESERVED = ("nowhere", "kernel", "op", "decomposes", "gradient")
-# It ends with the major version of this file; other groups are never imported.
+# The entry-point group ends with the major version of the interface in this file; other
+# groups are never imported.
 GROUP = "plugrad.v1"
 hookspec = pluggy.HookspecMarker("plugrad")
 hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("plugrad")
@@ -38,10 +39,10 @@ class Arrays(Protocol):
     """How a backend moves values in and out of its own array type.
 
     Optional methods: ``synchronize()`` waits for the work that a device has queued,
-    ``peak()`` returns its peak memory in bytes, ``kept()`` the bytes that it keeps for
-    later arrays, and ``to_dlpack(native)`` and ``from_dlpack(x)`` share memory with
-    other libraries. ``plugrad.memory`` treats a native array with a ``base`` as a view
-    of it.
+    ``peak()`` returns the peak memory of the device in bytes, ``kept()`` the bytes that
+    it keeps for later arrays, and ``to_dlpack(native)`` and ``from_dlpack(x)`` share
+    memory with other libraries. ``plugrad.memory`` treats a native array with a
+    ``base`` as a view of it.
 
     For ``plugrad.profile``, implement both of these methods or neither.
     ``time_device(on)``: after ``True`` the device measures its work, after ``False`` it
@@ -49,9 +50,9 @@ class Arrays(Protocol):
     ``device_seconds()`` waits for the device and returns a running total: the seconds
     for which kernels launched by the calling thread since ``time_device(True)`` have
     run on the device, without transfers from and to the host. The total never
-    decreases, and kernels that run side by side count once, so it grows no faster than
-    the time. If the device cannot tell threads apart, it counts the kernels of all
-    threads.
+    decreases, and kernels that run concurrently count once, so it grows no faster than
+    wall-clock time. If the device cannot tell threads apart, it counts the kernels of
+    all threads.
 
     Example:
         >>> from plugrad import plugin
@@ -111,7 +112,7 @@ class KernelTable(dict[str, Callable[..., Any]]):
         """Return one table with the kernels of all modules of a package.
 
         Each module has a table named ``kernels``. Modules whose names begin with an
-        underscore are left out. Write it into the ``__init__`` of the package::
+        underscore are left out. Write this into the ``__init__`` of the package::
 
             KERNELS = KernelTable.collect(__name__)
 
@@ -144,15 +145,15 @@ class KernelTable(dict[str, Callable[..., Any]]):
 
 
 def in_place(kernel: Callable[..., Any]) -> Callable[[F], F]:
-    """Attach the decorated function to a kernel function: it may write into an input.
+    """Attach to a kernel function a variant that may overwrite the first input.
 
     The decorated function takes the same arguments as the kernel function. It writes
     its result into the memory of the first input and returns that array, or it returns
     ``NotImplemented``, and the kernel function runs instead. plugrad calls it only if
     the first input is not needed afterwards, and nothing else refers to that array. If
-    the array has an attribute ``base``, which is not None, it is a view, and nothing
-    else refers to the base either. If your arrays share memory in other ways, find out
-    yourself, and return ``NotImplemented``.
+    the array has an attribute ``base`` that is not None, it is a view, and nothing else
+    refers to the base either. If your arrays can share memory in other ways, check for
+    that yourself, and return ``NotImplemented`` if they do.
 
     Check all inputs before you write: after an error, the first input must have its old
     values.
@@ -161,7 +162,8 @@ def in_place(kernel: Callable[..., Any]) -> Callable[[F], F]:
         kernel: The kernel function, as it is registered.
 
     Raises:
-        TypeError: The kernel function cannot have attributes, as built-in ones.
+        TypeError: The kernel function cannot have attributes, for example because it is
+            built in.
 
     Example:
         >>> from plugrad import plugin
@@ -211,16 +213,17 @@ class Runtime:
             such as devices that were left out, and raises if something is broken.
         fusable: The kernels that ``compile`` accepts under ``plugrad.jit``: their
             names, or a function of a ``Step`` and its ``Graph`` that returns a true
-            value if it does. Steps with different true values are never in one region.
+            value if ``compile`` accepts the step. Steps with different true values are
+            never in one region.
         compile: A function of a part of a graph, given as a ``Graph``. It returns a
             function from the native arrays of the inputs to the native array of the
-            output, or to a tuple of several. If it returns None, or that function
-            NotImplemented, the kernels run instead. See docs/publish.md.
+            output, or to a tuple of several. If it returns None, or if that function
+            returns NotImplemented, the kernels run instead. See docs/publish.md.
         parallel_for: The address of a function in C, for compilers of other plugins:
             ``void parallel_for(void (*body)(uint32_t begin, uint32_t end, void
             *context), void *context, uint32_t n, uint32_t grain)`` calls ``body`` for
-            pieces of at most ``grain`` of ``n`` items, on threads with a stack of at
-            least 1 MiB.
+            pieces of the ``n`` items, at most ``grain`` items each, on threads with a
+            stack of at least 1 MiB.
         max_nbytes: The maximum size of an array in bytes, if the device has a limit. A
             larger upload or result raises a MemoryError before memory is allocated.
 

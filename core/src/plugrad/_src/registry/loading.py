@@ -49,8 +49,8 @@ def load(name: str | None = None) -> None:
     """Register the plugins that have been found but not loaded yet.
 
     Args:
-        name: A name that is not registered: look for plugins that have been installed
-            since the last search.
+        name: A name that is not registered. If it is given, plugins that have been
+            installed since the last search are loaded as well.
 
     """
     if registry.pending:

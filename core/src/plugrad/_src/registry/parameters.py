@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-CO_VARARGS = 4  # of inspect
+CO_VARARGS = 4  # as in ``inspect``
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -49,9 +49,10 @@ class Phase(StrEnum):
 
 # The phase in words, for messages.
 STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"}
-# The plugins whose code is being called, innermost last. The registry is locked then.
+# The plugins whose code is being called, innermost last; meanwhile the registry is
+# locked.
 running: list[Plugin] = []
-turns: list[Callable[[], None]] = []  # callbacks of doctor, when ``running`` changes
+turns: list[Callable[[], None]] = []  # doctor's callbacks for changes of ``running``
 _skipping = False  # whether a KeyboardInterrupt ends only the plugin
 
 

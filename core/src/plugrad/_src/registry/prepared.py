@@ -1,4 +1,4 @@
-"""Prepared forms of arrays, which backends cache: weights packed for the processor.
+"""Prepared forms of arrays that backends cache, such as weights packed for the CPU.
 
 A form belongs to a native array. The values of an array never change, because item
 assignment gives a tensor another array. A form is dropped with its array, and
@@ -24,7 +24,7 @@ class _Forms(weakref.ref[Any]):
 
     Attributes:
         key: The id of the array.
-        made: From each function the form that it made; None after its first call.
+        made: The form that each function made; None if it was called only once.
 
     """
 
@@ -37,7 +37,7 @@ _forms: dict[int, _Forms] = {}  # by the id of the array
 
 
 def prepared(native: Native, make: Make[Form], *, reused: bool = False) -> Form:
-    """Return ``make(native)``, and store it from the second call with an array on.
+    """Return ``make(native)``, and store it in the second call with the same array.
 
     Kernels use it for operands that recur in later calls and need another form, such as
     weights packed for matrix products. The first call with an array stores nothing,

@@ -65,7 +65,8 @@ class Registry:
         self.gradients = GradientRegistry(
             self.lock, self.contract, self.known, self.load
         )
-        # Plugins that are not loaded yet. Of the core, only the version is missing.
+        # Plugins that are not loaded yet. The core is one of them until its version is
+        # known.
         self.pending: list[Plugin] = [self.core]
 
     # --- contracts ---------------------------------------------------------------
@@ -188,7 +189,7 @@ class Registry:
             ]
 
     def adopt(self, backend: Backend) -> None:
-        """Add a backend of the user, with an owner of its own, so it fails alone."""
+        """Add a backend of the user, with an owner of its own that can fail alone."""
         self.load()
         with self.lock:
             if backend.name in self._backends.entries:

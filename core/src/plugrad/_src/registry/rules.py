@@ -1,4 +1,4 @@
-"""Rules of gradients, and what is bound before they run.
+"""Gradient rules, and the parameters that are bound before they run.
 
 A rule is a ``VJP`` of a contract. Its function may have parameters that are not saved
 with a run: the gradient that it replaces, the place of the run in the model, and which
@@ -73,7 +73,7 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
 
 
 def bind_constants(kernel: Kernel, rule: VJP, constants: Mapping[str, Any]) -> VJP:
-    """Return ``rule`` with those of its parameters bound that a plan knows.
+    """Return ``rule`` with the parameters bound whose values a plan knows.
 
     Args:
         kernel: The kernel that it differentiates.

@@ -5,7 +5,7 @@ messages. Neither a bool nor 1.0 is accepted as an integer.
 
 Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``,
 ``real``, ``finite`` and ``positive``; ``flag``, ``path``, ``choice`` and ``function``;
-``misfit`` of shapes.
+``misfit``, about shapes.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def flag(op: str, name: str, given: object) -> bool:
 
 
 def path(op: str, given: Any) -> Any:
-    """Return the path of a file; the number of an open file is not accepted."""
+    """Return the path of a file; a file descriptor is not accepted."""
     try:
         return os.fspath(given)
     except TypeError:

@@ -82,7 +82,7 @@ def promote(op: str, a: DType, b: DType) -> DType:
 
 
 def dtype_of(value: object) -> DType:
-    """Return the dtype of a Python number alone, such as float32 or int32."""
+    """Return the dtype that a Python number has by itself, such as float32 or int32."""
     for kind, dtype in _WEAK.items():
         if isinstance(value, kind):
             return dtype
@@ -166,7 +166,7 @@ def canonical(dtype: Any) -> DType:
         name = repr(dtype)
     if name not in DTYPES:
         words = re.findall(r"\w+", name)
-        own = next((word for word in words if word in DTYPES), "")  # of torch.float32
+        own = next((word for word in words if word in DTYPES), "")  # for torch.float32
         hint = f"write plugrad.{own}" if own else dtype_hint(name)
         hint = hint or f"there are {NAMES}"
         raise TypeError(f"dtype {name} is not supported; {hint}")

@@ -20,8 +20,8 @@ def explained(error: E, section: str) -> E:
 
     Args:
         error: The error, which is about to be raised.
-        section: The anchor of a section in plugrad's page of errors, or the URL of a
-            page of your own.
+        section: The anchor of a section in plugrad's error page, or the URL of a page
+            of your own.
 
     Returns:
         The same error.
@@ -40,7 +40,7 @@ def explained(error: E, section: str) -> E:
 
 
 def replacing(old: BaseException, new: E) -> E:
-    """Return an error that is raised in place of another one, with its notes."""
+    """Return ``new``, which replaces ``old``, with the notes of ``old`` added."""
     for note in getattr(old, "__notes__", ()):
         new.add_note(note)
     return new

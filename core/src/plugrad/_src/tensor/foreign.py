@@ -3,7 +3,7 @@
 ``tensor/hints`` and ``tools/names`` put these rows into error messages, and the site
 shows them in ``docs/coming-from.md``. Add a name by adding it to a row.
 
-A hint is Markdown of one line: code in backticks, ``pg`` for plugrad and ``pt`` for
+A hint is one line of Markdown: code in backticks, ``pg`` for plugrad and ``pt`` for
 plugrad_train. ``tests/core/test_hints.py`` checks each row against plugrad.
 
 Map: ``FUNCTIONS``; ``ATTRIBUTES`` of modules; ``METHODS`` and attributes of tensors;
@@ -312,8 +312,8 @@ nonzero | `pg.nonzero(x)`
 set_shape | `pg.ensure_shape(x, shape)`
 """
 
-# Keywords: names | the keywords here | hint. A row applies to functions that have one
-# of the keywords here; without keywords here, it applies to all functions.
+# Keywords: names | plugrad's keywords | hint. A row applies to functions that have one
+# of plugrad's keywords in it; a row without any applies to all functions.
 KEYWORDS = """
 dim dims axes_ reduction_indices | axis axes |
 axis | axes |

@@ -44,8 +44,8 @@ def unexpected(
 ) -> TypeError:
     """Return the error about keywords that a function does not have.
 
-    Python's own error has no place for a hint. So the parameters of a function with
-    attributes end with ``**unknown: Unpack[Nothing]``.
+    Python's own error has no place for a hint. So the parameters of an op with keywords
+    end with ``**unknown: Unpack[Nothing]``.
     """
     known = keywords(function)
     given = " and ".join(map(repr, unknown))

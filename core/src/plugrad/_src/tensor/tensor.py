@@ -40,7 +40,7 @@ class Home(Protocol):
 
 
 class _Nowhere:
-    """The home of disposed tensors, which is no backend."""
+    """The home of disposed tensors, which is not a backend."""
 
     name = "nowhere"
     runtime = None
@@ -269,8 +269,8 @@ class Tensor(Methods):
     ) -> Any:
         """Return a DLPack capsule of the values, without their gradient.
 
-        It shares the memory where the backend allows it (``Arrays.to_dlpack``), and
-        holds a copy on the host elsewhere. Host memory is marked read-only if the
+        The capsule shares the memory if the backend allows it (``Arrays.to_dlpack``);
+        otherwise it holds a copy on the host. Host memory is marked read-only if the
         caller asks for DLPack 1.0. Do not write to shared memory.
         """
         if self.dtype.hasobject:

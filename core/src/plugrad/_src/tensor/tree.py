@@ -1,8 +1,8 @@
 """Trees: nested containers, taken apart into leaves and rebuilt from other leaves.
 
 A container is a dict, list, tuple, namedtuple or dataclass, an object of a registered
-class, or None, which is empty. All else is a leaf. ``plugrad.tree`` has the public
-functions.
+class, or None, which is empty. Everything else is a leaf. ``plugrad.tree`` has the
+public functions.
 
 Map: ``flatten`` to tensors, for gradients; ``split``; ``Structure``; the kinds of
 containers.
@@ -23,7 +23,7 @@ IsLeaf = Callable[[Any], bool] | None
 def flatten(tree: Any, leaf: Callable[[Any], Tensor]) -> tuple[list[Tensor], Build]:
     """Return the leaves as tensors, and a function that rebuilds the tree from leaves.
 
-    ``leaf`` makes tensors of the leaves that are not tensors.
+    ``leaf`` turns a leaf that is not a tensor into one.
     """
     if isinstance(tree, Tensor):
         return [tree], _only
@@ -212,7 +212,7 @@ def describe(tree: Any) -> str:
 
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 Unflatten = Callable[[Any, tuple[Any, ...]], Any]
-SORTED = (str, int, float, bytes)  # types of keys that sort the leaves of a dict
+SORTED = (str, int, float, bytes)  # keys of one such type sort the leaves of a dict
 
 Keys = tuple[Any, ...]
 # The parts of a container: the keys of its children, in the order of the leaves; the
@@ -235,7 +235,7 @@ class Kind:
 
     @staticmethod
     def build(layout: Structure, children: list[Any]) -> Any:
-        """Return the container of these children."""
+        """Return a container with these children."""
         raise NotImplementedError
 
     @classmethod
@@ -350,7 +350,7 @@ class _Ordered(Kind):
 
 
 class _Named(_Ordered):
-    """Namedtuples, which a list or tuple fits as well."""
+    """Namedtuples; a list or tuple of the same length matches as well."""
 
     describe, text = Kind.describe, Kind.text
 

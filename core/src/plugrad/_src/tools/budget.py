@@ -29,11 +29,11 @@ import numpy as np
 __all__ = ["Budget", "BudgetError"]
 
 BASE_BYTES = 2**28  # the bytes that even the smallest file may need
-# A uint8 that becomes float32 needs 1 byte to read it, 4 to keep it, and a reserve.
+# A uint8 that becomes float32 takes 1 byte when read and 4 when kept; 3 are a reserve.
 BYTES_PER_FILE_BYTE = 8
 JSON_BYTES_PER_BYTE = 16  # an empty list has two characters and takes 56 bytes
-JSON_LEVELS = 4  # the nesting of brackets for one level of models
-MAX_SCANNED_NAMES = 10_000  # names in a folder, when other hard links are searched
+JSON_LEVELS = 4  # levels of brackets that one level of ``depth`` allows
+MAX_SCANNED_NAMES = 10_000  # names to scan in a folder in search of hard links
 
 
 class BudgetError(ValueError):
@@ -134,7 +134,7 @@ raise it: budget=plugrad.Budget(bytes=...)
             raise self._error("bytes", limit, f"{self._spent.bytes} bytes are needed")
 
     def affords(self, nbytes: int) -> bool:
-        """Return whether this number of bytes is left, for optional allocations."""
+        """Return whether ``nbytes`` bytes are left, for optional allocations."""
         return self._spent.bytes + nbytes <= self._limit()
 
     def count(self, nodes: int = 1) -> None:
@@ -193,7 +193,7 @@ raise it: budget=plugrad.Budget(bytes=...)
             self._spent.depth -= 1
 
     def check_depth(self, depth: int) -> None:
-        """Check a depth before anything is nested so deep.
+        """Check a depth before anything is nested that deeply.
 
         Args:
             depth: The number of levels.
@@ -222,7 +222,7 @@ raise it: budget=plugrad.Budget(bytes=...)
     # --- files -------------------------------------------------------------------
 
     def measure(self, size: int) -> None:
-        """Count the size of data that is not in a file like the size of a file."""
+        """Count data that is not in a file as if it were a file of this size."""
         self._spent.size += size
 
     def open(

@@ -64,7 +64,8 @@ def target(given: Any, who: str) -> str | Pattern:
     """Return the only kernel that an op runs, or the pattern of several.
 
     Raises:
-        ValueError: As ``kernel_name``, and if the op has several kernels of its own.
+        ValueError: As for ``kernel_name``; also if the op has several kernels of its
+            own.
 
     """
     name = op_name(given) if callable(given) else ""
@@ -115,7 +116,7 @@ def override_advice(name: str, op: Callable[..., Any]) -> str:
 
 
 def written_by_hand(name: str) -> str:
-    """Return what to say about an op whose gradient is that of ``custom_grad``."""
+    """Return advice about an op whose gradient comes from ``custom_grad``."""
     return (
         f"the op {name} has a gradient of its own, by custom_grad, so there is no "
         "kernel to override; wrap the op in a custom_grad of your own"
@@ -137,7 +138,7 @@ def find(name: object) -> Callable[..., Any] | None:
 
 
 def op_name(op: Callable[..., Any]) -> str:
-    """Return the public name of an op; an empty string if it is none."""
+    """Return the public name of an op; an empty string for any other function."""
     plain = getattr(op, "__name__", "")
     known = vars(plugrad)
     spaces = [name for name in known["__all__"] if inspect.ismodule(known.get(name))]

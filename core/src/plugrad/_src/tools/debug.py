@@ -303,8 +303,8 @@ def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
         leaks: Whether it is an error if memory that was made in the block is still in
             use at its end, unless it was passed to ``keep`` or assigned to a variable.
             Views and residuals of tapes keep the whole memory that they refer to in
-            use. Then ``left()`` of the block lists this memory by kernel and line at
-            any time.
+            use. With ``leaks=True``, ``left()`` of the block lists this memory by
+            kernel and line at any time.
 
     Returns:
         A context manager.
@@ -350,11 +350,12 @@ def check_gradients(
             least 1e-4.
 
     Raises:
-        AssertionError: They differ. The message states the difference, the argument and
-            the element.
+        AssertionError: A gradient differs from the finite differences. The message
+            states the difference, the argument and the element.
         ValueError: ``order`` is neither 1 nor 2, or ``eps`` or ``rtol`` is not
             positive.
-        TypeError: ``xs`` hold no numbers, or ``f`` does not return floating tensors.
+        TypeError: ``xs`` contain something other than numbers, or ``f`` does not return
+            floating tensors.
 
     Example:
         >>> pg.check_gradients(lambda x: pg.sin(x) * x, [1.0, 2.0])

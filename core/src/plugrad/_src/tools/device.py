@@ -25,7 +25,7 @@ def synchronize() -> None:
 class Clock:
     """A clock of the device time of this thread.
 
-    A device measures its work as long as at least one clock of it is entered.
+    A device measures its work as long as at least one of its clocks is entered.
     """
 
     _running: ClassVar[Counter[OpenBackend]] = Counter()  # clocks of all threads
@@ -50,7 +50,7 @@ class Clock:
                 self._arrays.time_device(False)
 
     def lap(self) -> float:
-        """Return the seconds since the last lap."""
+        """Return the seconds of device time since the last lap."""
         before = self._seen
         self._seen = self._arrays.device_seconds()
         return self._seen - before

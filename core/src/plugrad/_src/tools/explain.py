@@ -39,8 +39,8 @@ class Explanation:
             the owner (``by``), file and line (``at``) of the implementation. About the
             input: its name (``input``), the run that made it (``of``), and the owner of
             its ``gradient`` with file and line (``vjp``). Inside ``debug``, ``line`` is
-            the line of your code that ran it. If a run is in a ``name_scope``, there is
-            the ``scope`` of each run.
+            the line of your code that started the run. If any run is in a
+            ``name_scope``, each row has the ``scope`` of its run.
 
     """
 
@@ -171,7 +171,7 @@ def _dependencies(tape_id: TapeId | None, nodes: list[Node]) -> list[Node]:
 
 
 class _Describe:
-    """Describes nodes; what nodes with one plan have in common is looked up once."""
+    """Describes nodes; data shared by nodes with the same plan is looked up once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], tuple[Row, dict[str, Row]]] = {}
@@ -202,7 +202,7 @@ class _Describe:
         return self.sources.get(tape_id, "argument")
 
     def _common(self, node: Node) -> tuple[Row, dict[str, Row]]:
-        """Return what is known about a run, and about the gradient of each input."""
+        """Return the data about a run, and about the gradient of each of its inputs."""
         kernel, backend = node.plan.kernel, node.backend
         how, by, at = _how_it_ran(kernel, backend)
         steps = {step.name: step for step in node.plan.steps}

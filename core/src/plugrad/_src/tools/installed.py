@@ -55,7 +55,7 @@ def duplicates() -> list[str]:
 
 
 class Need(NamedTuple):
-    """A requirement that is not met: the name, the versions, and the installed one."""
+    """An unmet requirement: the name, and the wanted and installed versions."""
 
     name: str
     wanted: str

@@ -36,7 +36,7 @@ Thing = TypeVar("Thing")
 Inputs = tuple[Tensor | None, ...]
 
 TITLES = ["backend", "tensors", "copies", "buffers", "bytes", "peak", "kept"]
-MAX_DESCRIPTIONS = 4096  # of dtypes and shapes, kept for the next message
+MAX_DESCRIPTIONS = 4096  # descriptions of dtypes and shapes to cache
 ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14} {:>14}"
 
 # --- disposing -------------------------------------------------------------------
@@ -133,21 +133,21 @@ def dispose(tree: Any, /) -> None:
         x.dispose()
 
 
-class Weak:
+class WeakTensors:
     """A list of weak references to tensors, to which several threads may add."""
 
     def __init__(self) -> None:
         self._refs: list[weakref.ref[Tensor]] = []
-        self._most = 256
+        self._prune_above = 256
         self._lock = threading.RLock()  # a finalizer may add one meanwhile
 
     def add(self, x: Tensor) -> None:
         """Add a tensor; from time to time, drop the references to freed tensors."""
         with self._lock:
             self._refs.append(weakref.ref(x))
-            if len(self._refs) > self._most:
+            if len(self._refs) > self._prune_above:
                 self._refs[:] = [ref for ref in self._refs if ref() is not None]
-                self._most = 256 + 2 * len(self._refs)
+                self._prune_above = 256 + 2 * len(self._refs)
 
     def alive(self) -> dict[int, Tensor]:
         """Return the tensors that are neither freed nor disposed, by ``id``."""
@@ -159,7 +159,7 @@ class Tidy:
     """A block at whose end the tensors that ops have made inside are disposed."""
 
     def __init__(self) -> None:
-        self._made, self._kept = Weak(), Weak()
+        self._made, self._kept = WeakTensors(), WeakTensors()
 
     def __call__(
         self, kernel: object, inputs: Inputs, attrs: object, outputs: Any
@@ -189,7 +189,7 @@ class Tidy:
             x.dispose()
 
     def run(self, f: Callable[[], Any]) -> Any:
-        """Return ``f()``, whose tensors are not disposed at the end."""
+        """Return ``f()``; the tensors in the result are not disposed at the end."""
         arguments.function("tidy", f)
         with self:
             result = f()
@@ -212,7 +212,7 @@ class BackendMemory:
     """The memory on one backend.
 
     Attributes:
-        tensors: Tensors whose home it is.
+        tensors: Tensors whose home is this backend.
         cached_copies: Copies of tensors of other backends that are cached here, and the
             prepared forms that kernels store (``plugrad.plugin.prepared``).
         buffers: The blocks of memory of the tensors and copies; a view shares one.
@@ -306,7 +306,7 @@ class _Tally:
 
 
 def memory() -> Memory:
-    """Return what tensors hold now: tensors, cached copies, buffers, bytes, by backend.
+    """Return the memory that tensors hold now, in total and by backend.
 
     ``tensors`` counts handles that are not disposed, including those of tapes and of
     plugrad itself. ``buffers`` counts blocks of memory, which several handles may

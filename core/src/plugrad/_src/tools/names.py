@@ -74,7 +74,7 @@ def numpy_advice(name: str) -> str:
 
 
 def _full_name(name: str) -> str:
-    """Return plugrad's full name for a name here or in another library, if any."""
+    """Return plugrad's full name for a name in plugrad or another library, if any."""
     snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return _name_here(name) or _name_here(snake_case)
 

@@ -149,7 +149,7 @@ class Profile:
     All work of a device between the ends of two runs is attributed to the later run,
     even if there is an error in between. This includes work for other threads, unless
     the backend distinguishes threads. For a backend that is opened in the block, device
-    time is known from its first upload or its second run on.
+    time is measured from the end of its first upload or run onward.
 
     Attributes:
         records: The runs, in the order in which they ended.
@@ -176,7 +176,7 @@ class Profile:
 
     @property
     def device_seconds(self) -> float | None:
-        """The seconds for which kernels ran on devices; None if no backend knows."""
+        """The seconds for which kernels ran on devices; None if none measures."""
         return _on_devices(self.records)
 
     @property
@@ -280,8 +280,8 @@ class Profile:
         from plugrad._src.tensor.html import Bar, table  # only where it is needed
 
         rows = [*self._rows()]
-        most = max((float(row[SHARE]) for row in rows), default=0) or 1
-        bars = [[*r[:1], Bar(float(r[SHARE]) / most), *r[1:]] for r in rows]
+        largest = max((float(row[SHARE]) for row in rows), default=0) or 1
+        bars = [[*r[:1], Bar(float(r[SHARE]) / largest), *r[1:]] for r in rows]
         titles = [TITLES[0], "self time", *TITLES[1:]]
         text = {"self time", *TEXT_TITLES}
         return table("Profile", titles, bars, text_columns=text, notes=self._notes())

@@ -39,7 +39,7 @@ class Timing:
 
 
 def time(f: Callable[[], object], /, *, repeat: int = 1) -> Timing:
-    """Return how long ``f()`` takes, in seconds, and how much of that in kernels.
+    """Return how long ``f()`` takes, in seconds, and how much of it goes to kernels.
 
     ``f`` is called once under ``profile``, which also warms it up, and then ``repeat``
     times without ``profile``; ``seconds`` is the shortest duration of these calls. Each

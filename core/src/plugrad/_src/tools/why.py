@@ -97,7 +97,7 @@ def _answer_for_op(name: str, parts: list[str]) -> Answer:
     text = f"the op {name} is composed of other ops"
     if rows:
         text = f"the op {name} runs these kernels:\n\n{table(rows)}\n\n"
-        text += f"python -m plugrad why {kernels[0]} tells more of the first"
+        text += f"python -m plugrad why {kernels[0]} shows more about the first"
     elif parts:
         text = written_by_hand(name)
     return Answer({"op": name, "kernels": kernels}, text, True)
@@ -141,7 +141,7 @@ def _row_end(owner: str, when: str, at: str) -> Row:
 
 
 def how(kernel: Kernel, backend: OpenBackend) -> str:
-    """Return in one word what the engine tries first for a kernel."""
+    """Return, in one word, the way in which the engine first tries to run a kernel."""
     if kernel.name in backend.table:
         return "implemented"
     if kernel.decomposition is not None:

@@ -82,8 +82,8 @@ def check_replay(
 
 
 def _raises(entry: Recording, program: ReplayProgram, new: Recording) -> bool:
-    """Return whether a replay raises as well if a kernel of the call has raised."""
-    if entry.assigned or entry.rebound:  # a replay that does not raise would do that
+    """Return whether a replay also raises, given that a kernel of the call raised."""
+    if entry.assigned or entry.rebound:  # a replay that does not raise would assign
         return True
     tensors = [x for x in new.sign.leaves if type(x) is Tensor]
     try:

@@ -58,7 +58,7 @@ class JitExplanation(NamedTuple):
         return "\n".join([self._title(), *[f"  {s}" for s in steps], *self._notes()])
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: a row for each kernel, with what runs it."""
+        """Return HTML for notebooks: a row per kernel, with the code that runs it."""
         from plugrad._src.tensor.html import table  # only where it is needed
 
         titles = ["kernel", "inputs", "outputs", "backend", "by"]

@@ -36,8 +36,8 @@ class Step(NamedTuple):
         precision: The precision of float32 products, if the function sets one that
             differs from the precision of the call; else None. See
             ``plugrad.precision``.
-        scope: The names of the ``plugrad.name_scope`` blocks of the function that were
-            around it, joined by ``/``.
+        scope: The names of those ``plugrad.name_scope`` blocks of the function that
+            were around the run, joined by ``/``.
 
     Example:
         >>> graph = pg.jit(lambda x: pg.sum(x, axis=1)).explain(pg.ones((2, 3))).graph

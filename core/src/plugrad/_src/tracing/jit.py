@@ -43,7 +43,7 @@ MAX_RECORDINGS = 64  # per function
 MAX_FAST_CALLS = 8  # programs to try before the key of a call is computed
 MAX_RETRACES = 8  # calls recorded anew without a warning; the next one warns
 MAX_SLOTS = 4096  # captured tensors that become inputs, per function
-MAX_ATTEMPTS = 8  # recordings of a signature of which no two in a row are the same
+MAX_ATTEMPTS = 8  # recordings of a signature, no two in a row the same
 FIRST_REST_CALLS = 16  # calls that run eagerly after these attempts; doubled each time
 MAX_REST_CALLS = 4096
 OFF = frozenset({"0", "false", "no", "off"})  # values of environment variables
@@ -81,7 +81,8 @@ def jit(
     The first two calls with given shapes and dtypes run ``f`` eagerly. If both did the
     same, later calls run only their kernels. If something prevents that (``item()``, an
     ``if`` on values, shapes that depend on values), ``f`` runs eagerly each time;
-    ``explain`` says why. ``PLUGRAD_JIT=0`` switches it off. It is also a decorator.
+    ``explain`` says why. ``PLUGRAD_JIT=0`` switches ``jit`` off. ``jit`` is also a
+    decorator.
 
     Args:
         f: A function of tensors, numbers, text and trees of them (``plugrad.tree``).
@@ -220,7 +221,7 @@ class Jitted(Generic[P, R]):
         return functools.partial(jit, **options, **flags), (self._f,)
 
     def __jit_state__(self) -> tuple[Callable[P, R]]:
-        """Return the function: a surrounding ``jit`` compares what it reads."""
+        """Return the function: a surrounding ``jit`` compares the values it reads."""
         return (self.__wrapped__,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -316,7 +317,7 @@ class Jitted(Generic[P, R]):
         return self._f(*without_static(sign.args), **without_static(sign.kwargs))
 
     def _replay(self, entry: Recording, sign: Signature) -> Any:
-        """Replay an observed call, or the first, without ``ReplayProgram.call``."""
+        """Replay a call, the first or an observed one, without a ``Call``."""
         program = self._loaded(entry)
         self._remember(entry)
         tensors = [x for x in sign.leaves if type(x) is Tensor]

@@ -80,7 +80,7 @@ class KernelByKernel:
 
     @functools.cached_property
     def run(self) -> Callable[..., Any]:
-        """A function of the inputs that returns the outputs, or the only one."""
+        """A function of the inputs that returns the outputs, or the only output."""
         graph = self.graph
         names: dict[str, Any] = {"__name__": __name__}
 

@@ -21,7 +21,7 @@ from .graph import Graph, Step
 # Maximum size in bytes of a result that becomes a constant. For a larger one, the
 # memory costs more than the saved time is worth.
 MAX_FOLDED_BYTES = 1 << 16
-MAX_MERGED_BYTES = 256  # of constants that are compared by value
+MAX_MERGED_BYTES = 256  # maximum size of a constant that is compared by value
 
 
 class Draft:
@@ -105,8 +105,8 @@ def merge(draft: Draft) -> None:
 def _equal_constants(draft: Draft) -> dict[int, int]:
     """Return, for each small constant, the first with the same bits.
 
-    Ops make constants of Python numbers and shapes, each time anew. Steps that compute
-    the same from them are then the same.
+    Ops make constants from Python numbers and shapes, anew each time. Once equal
+    constants are one value, the steps that compute the same from them are equal.
     """
     made = {y for step in draft.steps for y in step.outputs}.union(draft.inputs)
     read = {x for step in draft.steps for x in step.inputs if x is not None}

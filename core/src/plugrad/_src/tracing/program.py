@@ -10,11 +10,12 @@ the kernel functions, which are its globals, and deletes each value after its la
         if t1 is NotImplemented: t1 = d1(a0, a0)
         return Tensor(t1, h1)
 
-A recorded call needs no code at first. Only when another call matches it, compilers get
-their regions and the code is compiled, so a call that is not repeated costs neither.
+A recorded call needs no code at first. Only when another call matches it are its
+regions passed to compilers and its code compiled, so a call that is not repeated costs
+neither.
 
-Map: ``ReplayProgram``; guards; the body; the globals of the code. ``parts`` runs its
-steps.
+Map: ``ReplayProgram``; guards; the body; the globals of the code. The module ``parts``
+runs the steps.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ReplayProgram:
     Attributes:
         graph: The steps, after ``load`` in the order in which they run; None if the
             code calls the function.
-        plan: The steps, and the regions that compilers have made of some steps.
+        plan: The steps, and the regions that compilers have made from some steps.
         call: A function that replays a call that matches the recorded one, and returns
             ``MISS`` for other calls; None before ``load``.
         finish: A function that runs the plan. It takes the tensors among the arguments,
@@ -287,7 +288,8 @@ class ReplayProgram:
         self.named |= {v: self.bind(native) for v, native in graph.constants.items()}
         for value, where in zip(graph.inputs, self.inputs_of(recording), strict=True):
             self.lines.append(f"  {self.named[value]} = {where}._data")
-        for n, why in recording.donated.items():  # only this function holds the arrays
+        # Once the handles are empty, only this function holds the arrays.
+        for n, why in recording.donated.items():
             x = self.tensors[n]
             self.lines.append(f"  {x}._empty({why!r})")
         self.use_up(recording, graph)

@@ -41,7 +41,7 @@ Numbers = tuple[int | None, ...]
 Home = Any  # an OpenBackend; the type checker knows the home of a tensor as Any
 
 
-Source = int | Slot | Variable  # of an input: an argument by its number, ...
+Source = int | Slot | Variable  # an input's: an argument (by number), ...
 
 
 def not_replayable(reason: str) -> ValueError:
@@ -58,7 +58,7 @@ class Recorder:
         hold_arrays: Whether to hold all arrays, to compare them with those of a replay.
 
     Attributes:
-        draft: What has been recorded.
+        draft: The graph that has been recorded so far.
         sources: The source of each input of the draft.
         input_arrays: The array of each input, until the call has ended.
         reason: Why the call cannot be replayed, with the user's line; empty if it can.
@@ -228,7 +228,7 @@ class Recorder:
             self._input(x, v)
 
     def failed(self, error: Exception) -> None:
-        """Refuse a call in which a kernel raises, as it may not for other values."""
+        """Refuse a call in which a kernel raises; with other values it might not."""
         self.raised = True
         if not self.reason:
             name = type(error).__name__
@@ -258,7 +258,7 @@ class Recorder:
         return y
 
     def _transferred(self, what: str, home: Home, native: Native, _: float) -> None:
-        """Note an upload as a constant; refuse the call if Python reads its values."""
+        """Note an upload as a constant; refuse the call if varying values are read."""
         if self.reason or self._paused or backends.transferring.moves:
             return
         if threading.get_ident() != self._thread:
@@ -307,7 +307,7 @@ class Recorder:
         return ids.index(id(x._data)) if id(x._data) in ids else None
 
     def reread(self, x: Tensor, slot: Slot) -> None:
-        """Make an input of a captured tensor, which replays read anew."""
+        """Make a captured tensor an input, which replays read anew."""
         if isinstance(x._data, np.bool_) or self._find(x._data, x._home) is not None:
             x._data = _copy(x._data, x._home)
         self._input(x, slot)
@@ -347,7 +347,7 @@ class Recorder:
         found = self._find(x._data, x._home)
         if found is not None:
             return found
-        if isinstance(x._data, np.bool_):  # True is one object
+        if isinstance(x._data, np.bool_):  # NumPy's True is a single object
             x._data = _copy(x._data, x._home)
         if backends.is_shared(x._data):  # others may write to it
             self.reread(x, Slot("a tensor in shared memory", x, "_data", "tensor"))
@@ -452,7 +452,7 @@ def _copy(native: Native, home: Home) -> Native:
 def _separate(y: Tensor) -> None:
     """Give an output an array of its own, even if a tape has just saved it.
 
-    Without it, two values could share an array: NumPy's True is a single object, and a
+    Otherwise, two values could share an array: NumPy's True is a single object, and a
     kernel may return its input for some values.
     """
     shared = y._data

@@ -65,7 +65,7 @@ class Recording:
         references: The references of the function.
         varying: The slots whose tensors are read anew in each call.
         inputs: The slots that are inputs of the graph.
-        ran: The code that ran, without that of the standard library.
+        ran: The code that ran, without that of the standard library and NumPy.
         plans: The registry's plans, a new object whenever a gradient changes.
         overrides: The gradient overrides of scopes.
         scope: The scope of the call, if a gradient depends on it; else None.
@@ -82,7 +82,7 @@ class Recording:
         rebound: The arguments whose items the function assigns, by their numbers among
             the tensors in the arguments. Their new values are the last outputs.
         confirmed: Whether another call has done the same, so that it is replayed.
-        program: The code of a replay, once it is confirmed.
+        program: The code of a replay, once the recording is confirmed.
 
     Raises:
         ValueError: The call cannot be replayed, and ``strict`` is set.
@@ -158,7 +158,7 @@ class Recording:
         return given, running
 
     def _find_rebound(self, given: list[Any], natives: list[Native]) -> None:
-        """Find the arguments whose items are assigned, and assign those of the user.
+        """Find the arguments whose items are assigned, and update the user's tensors.
 
         Args:
             given: The leaves that the function got.

@@ -56,7 +56,7 @@ class Region(NamedTuple):
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """The values that it makes for others."""
+        """The values that it makes for other items and for the result."""
         return self.graph.outputs
 
     @property
@@ -153,7 +153,7 @@ class Grouping:
         spaces: The shape that each step iterates over.
         reads: The values that each item reads.
         makes: The values that each item makes.
-        reduces: Those values that have another shape than the step iterates over.
+        reduces: Those values whose shape is not the one that the step iterates over.
 
     """
 
@@ -204,8 +204,8 @@ class Grouping:
         spaces: dict[int, Any] = {}
         read = any_of(self.reads) | mask(self.graph.outputs)
         for n, item in enumerate(self.plan):
-            # Steps whose outputs are unused run for their errors: no region computes
-            # them.
+            # Steps whose outputs are unused run only because they may raise: no region
+            # computes them.
             if not isinstance(item, Step) or not self.makes[n] & read:
                 continue
             if key := _fusable_key(compiler, item, self.graph):
@@ -275,7 +275,8 @@ class Grouping:
         after = (self.after[a] | self.after[b]) & ~members
         if before & after:
             return
-        # Items before or after both now come before or after all of their members.
+        # Items that came before or after one of the groups now come before or after all
+        # members of both.
         for g in self._groups((self.after[a] ^ self.after[b]) & ~members):
             self.before[g] |= before | members
         for g in self._groups((self.before[a] ^ self.before[b]) & ~members):
@@ -396,7 +397,7 @@ def _warn_about(what: str, compiler: Compiler, error: Exception) -> None:
 def _compile_or_split(
     compiler: Compiler, graph: Graph, item: Step | Region | Graph
 ) -> Iterable[Step | Region]:
-    """Return the region that the compiler makes of a graph, or the steps."""
+    """Return the region that the compiler makes from a graph, or the steps."""
     if not isinstance(item, Graph):
         return [item]
     first = item.steps[0]
