@@ -10,10 +10,10 @@ typedef struct {
     Py_ssize_t count;
     PyObject *attrs;             /* the names of the attributes, a tuple, or NULL */
     Args values;                 /* the values of the attributes */
-    PyObject *pair[2], *made[2]; /* inputs of `elementwise`; those it owns, or NULL */
+    PyObject *pair[2], *made[2]; /* inputs of `elementwise`; the owned ones, or NULL */
     PyObject *context, *backend; /* owned */
     PyObject *tape, *tracked;    /* owned; NULL without a tape */
-    PyObject *scope;             /* for the node; NULL: that of the context */
+    PyObject *scope;             /* for the node; NULL means that of the context */
     PyObject *given[2 * MAX_ARGUMENTS]; /* arguments of the kernel: arrays, then values */
     Py_ssize_t owned;                   /* the number of owned arrays in `given` */
 } Run;

@@ -215,6 +215,6 @@ PyObject *slow_path(CALL);
 
 /* --- watch.c --------------------------------------------------------------------- */
 
-extern PyType_Spec watcher_spec; /* of the type Watcher */
+extern PyType_Spec watcher_spec; /* the spec of the type Watcher */
 
 #endif

@@ -435,7 +435,7 @@ def repeated_rows(
 
     Args:
         shape: The sizes of an array.
-        other: The sizes of another one, which broadcasts to it.
+        other: The sizes of another array, which broadcasts to the first.
 
     Returns:
         Three sizes; None if the other array repeats along axes that are not neighbors.

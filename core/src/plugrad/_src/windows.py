@@ -184,9 +184,9 @@ class Windows:
         """Return the windows as numbers, for kernels in C.
 
         Along an axis, window p reads with kernel position t at ``p step + first + t
-        gap`` and writes at ``p stride + start``. To carry cotangents back through
-        windows of stride s, the elements ``start, start + s, ...`` of an axis are read
-        by the same kernel positions: those are a phase.
+        gap`` and writes at ``p stride + start``. When cotangents are carried back
+        through windows of stride s, the elements ``start, start + s, ...`` of an axis
+        are read by the same kernel positions: they form a phase.
 
         Args:
             back: Whether the kernel computes the gradient, from the output to the

@@ -214,7 +214,8 @@ def is_trusted_class(cls: type) -> bool:
     """Return whether a class belongs to the standard library, NumPy or plugrad."""
     if package_of(cls.__module__) not in TRUSTED:
         return False
-    module = sys.modules.get(cls.__module__)  # ``types.new_class`` sets ``types``
+    # A class made by ``types.new_class`` only claims to be in ``types``.
+    module = sys.modules.get(cls.__module__)
     return hasattr(module, cls.__qualname__.partition(".")[0])
 
 

@@ -97,7 +97,7 @@ class Context:
 
     Attributes:
         backend: The active backend; None leaves the choice to ``PROCESS``.
-        tapes: They record runs, outermost first.
+        tapes: The tapes that record runs, outermost first.
         observers: Called after a run with its kernel, inputs, attributes and outputs;
             ``running()`` returns more details. An observer may have these methods.
             ``made`` is called with each tensor that no run has made, ``keep`` with each

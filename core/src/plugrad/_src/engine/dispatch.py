@@ -1,8 +1,8 @@
 """The engine: run a kernel on the active backend, and record it on tapes.
 
-``run`` has a fast path, down to the line "everything special". The accelerators in C
-run this path, and runs under one tape. The slow path tries, in this order: observers,
-tapes, implementation, decomposition, host, fallback.
+``run`` has a fast path, down to the line "everything special". The C accelerators
+implement this path, and the recording on a single tape. The slow path tries, in this
+order: observers, tapes, implementation, decomposition, host, fallback.
 
 Map: the active backend; ``run``; the other ways to run; moving.
 """
@@ -173,7 +173,7 @@ def _checked_once(
     except KeyError:
         pass  # such a run has not been checked yet
     except (TypeError, AttributeError):
-        key = None  # a list among the attributes, or refused below
+        key = None  # an attribute is a list, or the run is refused below
     for name, value in kernel.bind(inputs).items():
         for x in value if name == kernel.variadic else (value,):
             if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
@@ -310,7 +310,7 @@ def _note_fallback(
 def _run_on_host_or_fallback(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results move back."""
+    """Run on the host, or on an allowed fallback; move the results to ``backend``."""
     runtime = backend.runtime
     policy = os.environ.get("PLUGRAD_FALLBACK", "error")
     if backend.depth:
@@ -381,7 +381,7 @@ def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
 
 
 def native(x: Any, backend: OpenBackend) -> Native:
-    """Return the values of ``x`` on ``backend``, as a cached copy if they are moved."""
+    """Return the values of ``x`` on ``backend``: its own, or a cached copy of them."""
     if x is None:  # an optional input
         return None
     data, home = x._data, x._home  # in this order, as ``dispose`` sets the home first

@@ -63,8 +63,8 @@ class Whole(NamedTuple):
 
     Attributes:
         kernel: A kernel for the whole, which no registry contains. Its inputs are the
-            operands; its attributes are ``parts``, and those of the parts whose name
-            occurs once.
+            operands; its attributes are ``parts``, and those attributes of the parts
+            whose name occurs only once.
         forms: The ways in which it may be composed, the longest first.
         fits: A function that returns whether it accepts the operands found; None
             accepts all operands.

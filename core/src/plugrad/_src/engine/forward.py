@@ -1,8 +1,8 @@
 """Overrides of ``jvp``: functions of the tangent, next to those of the cotangent.
 
 ``jvp`` is computed by two vjps: the pullback of a pullback. So a function of the
-tangent is used through its transpose, which takes a cotangent as a gradient function
-does.
+tangent is used through its transpose, which takes a cotangent, like a gradient
+function.
 
 Map: ``with_tangents``; the transpose of one function.
 """

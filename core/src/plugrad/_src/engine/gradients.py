@@ -179,7 +179,8 @@ def note_run(
     """Note a recorded run; if it is the last part of a pattern, record the whole.
 
     Tapes have noted the other parts. All tapes that have recorded the run must have
-    recorded the parts, because a gradient with respect to a part would be lost.
+    recorded the parts, because otherwise a gradient with respect to a part would be
+    lost.
     """
     if run.outputs[0]._tape_id is None:
         return  # integers, which no tape records

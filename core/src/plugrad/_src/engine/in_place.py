@@ -89,7 +89,7 @@ def run_in_place(kernel: Kernel, x: Tensor, *inputs: Tensor) -> Tensor:
 def writing(
     update: Callable[..., Any], function: Callable[..., Any], others: int
 ) -> Callable[..., Any]:
-    """Return a function for replays that runs a kernel, in place where it may.
+    """Return a function for replays that runs a kernel, in place if possible.
 
     Args:
         update: The function that writes into its first input.

@@ -129,7 +129,7 @@ class Overrides:
 
     @functools.cached_property
     def noted(self) -> Container[str]:
-        """The kernels that are parts of a pattern before its last part."""
+        """The kernels of all parts of patterns but the last part of each."""
         wholes = [whole for layer in self.layers for whole in layer.wholes]
         forms = [form for whole in wholes for form in whole.forms]
         return {part.kernel for form in forms for part in form.parts[:-1]}
@@ -199,6 +199,6 @@ def _key_of_rule(rule: VJP | None) -> object:
 
 
 def _key_of_function(function: Callable[..., Any]) -> object:
-    """Return a key that is equal for equal functions or methods, or the same object."""
+    """Return a key: functions and methods compare by ``==``, others by identity."""
     is_plain = isinstance(function, FunctionType | MethodType)
     return function if is_plain else Same(function)

@@ -89,7 +89,7 @@ def run_in_scope(
 
 
 def note_scope(error: Exception, scope: str) -> None:
-    """Add the scope of a run that failed to its error, unless it has one already."""
+    """Note the scope of a failed run in its error, unless the error names a scope."""
     notes = getattr(error, "__notes__", ())
     if scope and not any(str(note).startswith(IN_SCOPE) for note in notes):
         error.add_note(f"{IN_SCOPE} {scope!r}")

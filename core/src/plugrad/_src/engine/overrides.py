@@ -1,4 +1,4 @@
-"""Public functions for gradients: of the process, of a block, and of packs.
+"""Public functions for gradients: for the process, for a block, and from packs.
 
 Map: gradients that are registered for the process; scopes and gradients in a block;
 packs.
@@ -318,7 +318,7 @@ def _decomposed(
 ) -> str:
     """Return the name of a kernel that is to be decomposed; raise if it cannot be.
 
-    ``option`` is how the user asked for it, for errors.
+    ``option`` is the argument with which the user asked for this, for errors.
     """
     kernel = _target(target, who)
     if not isinstance(kernel, Kernel):
@@ -478,8 +478,9 @@ def gradient_packs() -> list[PackInfo]:
     """Return the gradient packs that plugins provide, and what each overrides.
 
     Returns:
-        A list of ``name``, ``owner``, ``overrides`` (inputs by kernel) and ``reason``,
-        which is empty unless the pack cannot be used.
+        A list of named tuples. Their fields are ``name``, ``owner``, ``overrides``
+        (inputs by kernel) and ``reason``, which is empty unless the pack cannot be
+        used.
 
     Example:
         >>> packs = {pack.name: pack for pack in pg.gradient_packs()}

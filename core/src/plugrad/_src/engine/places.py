@@ -234,7 +234,10 @@ class Entries(Place):
 
     @property
     def slots_of(self) -> Any:
-        """The dict; for a class, the class itself: its ``__dict__`` is always new."""
+        """The dict; for a class, the class itself.
+
+        The ``__dict__`` of a class is a new object at each access.
+        """
         return self.owner if issubclass(type(self.owner), type) else self.holder
 
     @property

@@ -328,13 +328,13 @@ class References:
         self._waiting.append((f"the metaclass of {label}", type(cls)))
 
     def _module(self, module: types.ModuleType) -> None:
-        """Compare the attributes of a module that code names."""
+        """Compare those attributes of a module that code names."""
         if package_of(module.__name__) in TRUSTED:
             return
         namespace = vars(module)
         wanted = self._names.attributes
         names = [n for n in namespace if n in wanted]
-        if self._names.any_attribute:  # not everything that a module imports
+        if self._names.any_attribute:  # values and tensors, not all that it imports
             others = [n for n in namespace if n not in wanted and n not in BOOKKEEPING]
             names += [
                 n for n in others if is_value(namespace[n]) or _is_tensor(namespace[n])

@@ -40,7 +40,7 @@ BOOKKEEPING = frozenset(
     ]
 )
 
-# Methods of classes that Python calls although no code contains their names.
+# Special methods, which Python calls although no code contains their names.
 _OF_BUILTIN_CLASSES = {
     name
     for cls in (bytes, complex, dict, float, int, list, memoryview, set, type)

@@ -147,7 +147,7 @@ def _bits(where: Where) -> int:
 class Node(NamedTuple):
     """One recorded run: the tape_ids of inputs and outputs, and the saved values.
 
-    ``scope`` has the names of the ``name_scope`` blocks around the run.
+    ``scope`` contains the names of the ``name_scope`` blocks around the run.
     """
 
     plan: TapePlan

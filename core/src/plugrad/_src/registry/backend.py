@@ -71,7 +71,7 @@ class OpenBackend:
         return limited(kernel, found, self.name, limit) if limit else found
 
     def in_place_of(self, kernel: Kernel, function: Function) -> dict[str, Function]:
-        """Return the entry of ``in_place`` for a kernel function; empty if none."""
+        """Return the entry of ``in_place`` for a kernel function; ``{}`` if none."""
         found = getattr(function, "in_place", None)
         return {} if found is None else {kernel.name: self.wrapped(kernel, found)}
 

@@ -217,7 +217,7 @@ class Kernel:
         self.decomposition = None
         self.batching = None
         self.gradient = {}
-        self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
+        self._calls: dict[Any, dict[str, Any]] = {}  # runs that the engine has checked
         self._rule_parameters: tuple[str, ...] = ()  # found when a rule is checked
         self._check_names(len(starred))
 
@@ -355,7 +355,7 @@ def authored(function: Any) -> Any:
 
     Wrappers by ``functools.wraps`` and ``partial`` are removed, in any order.
     """
-    for _ in range(MAX_WRAPPERS):  # an object may answer every name
+    for _ in range(MAX_WRAPPERS):  # an object may seem to have every attribute
         partial = isinstance(function, functools.partial)
         inner = function.func if partial else getattr(function, "__wrapped__", None)
         if inner is None:

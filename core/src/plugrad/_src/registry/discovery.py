@@ -55,7 +55,7 @@ def version(distribution: str) -> str:
 
 
 def _distributions(**what: str) -> Iterator[Any]:
-    """Yield all installed distributions, or those with a name, finder by finder."""
+    """Yield all installed distributions, or those of one name, finder by finder."""
     context = metadata.DistributionFinder.Context(**what)  # type: ignore[no-untyped-call]
     for finder in sys.meta_path:
         find = getattr(finder, "find_distributions", lambda _: ())

@@ -1,4 +1,4 @@
-"""Layers of gradients: the user's override the backend's, which override the core's.
+"""Layers of gradients: user rules override backend rules, which override core rules.
 
 Map of ``GradientRegistry``: packs; gradients of backends; gradients of the user; the
 layers of a kernel.

@@ -42,7 +42,7 @@ class Arrays(Protocol):
     ``peak()`` returns the peak memory of the device in bytes, ``kept()`` the bytes that
     it keeps for later arrays, and ``to_dlpack(native)`` and ``from_dlpack(x)`` share
     memory with other libraries. ``plugrad.memory`` treats a native array with a
-    ``base`` as a view of it.
+    ``base`` as a view of the base.
 
     For ``plugrad.profile``, implement both of these methods or neither.
     ``time_device(on)``: after ``True`` the device measures its work, after ``False`` it

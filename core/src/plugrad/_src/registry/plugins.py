@@ -330,7 +330,7 @@ class Claims(Generic[N]):
                     )
 
     def find(self, name: Any, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
-        """Return the owner's entry of a name; ``who`` is the caller, for messages."""
+        """Return the entry that owns a name; ``who`` is the caller, for messages."""
         if not isinstance(name, str):
             raise self.unknown(name, who)
         claims = self.entries.get(name, [])

@@ -1,10 +1,10 @@
 """The process-wide registry: contracts, backends, kernels and gradients, in layers.
 
-It maps ``(kernel name, backend name)`` to implementations, best first: the user's
-override those of kernel packs, which override those of the backend's owner. It maps
-kernels to gradient rules: the user's override the backend's, which override the core's.
-Writers hold the lock, check everything and then commit. Readers take no lock, because
-the tables that they read are replaced and never changed.
+It maps ``(kernel name, backend name)`` to implementations, best first: those of the
+user override those of kernel packs, which override those of the backend's owner. It
+maps kernels to gradient rules: those of the user override those of the backend, which
+override those of the core. Writers hold the lock, check everything and then commit.
+Readers take no lock, because the tables that they read are replaced and never changed.
 
 Map of ``Registry``: contracts, plugins, opening, kernels. The class of its entries is
 in ``plugins``, and gradients are in ``gradients``.
@@ -117,7 +117,7 @@ class Registry:
             raise explained(error, "unknown-kernel") from None
 
     def suggest_kernel(self, name: str) -> str:
-        """Return a hint about an unknown kernel: a similar name, in any case."""
+        """Return a hint about an unknown kernel: a similar name, ignoring case."""
         by_lower = {known.lower(): known for known in self.contracts}
         return suggest(by_lower.get(name.lower(), name), self.contracts)
 
@@ -189,7 +189,7 @@ class Registry:
             ]
 
     def adopt(self, backend: Backend) -> None:
-        """Add a backend of the user, with an owner of its own that can fail alone."""
+        """Add a backend of the user, with its own owner, so that it can fail alone."""
         self.load()
         with self.lock:
             if backend.name in self._backends.entries:
@@ -448,7 +448,7 @@ def _fitting_function(kernel: Kernel, function: Function, who: str) -> Function:
     """Return a function with the signature of ``kernel``, or raise.
 
     A function that was written before the contract gained an attribute with a default
-    does not accept it: it runs for this default, and declines other values.
+    does not accept the attribute: it runs for the default, and declines other values.
     """
     import inspect  # only where a function is checked
 

@@ -166,7 +166,7 @@ def check_dtype(who: str, name: str, dtype: DType, kind: str) -> None:
 
 # --- attributes ------------------------------------------------------------------
 
-_INT64_END = 2**63  # one more than the largest int64, in which kernels count
+_INT64_END = 2**63  # kernels count in int64; this is one more than its maximum
 
 
 def _is_attribute(kind: str) -> bool:

@@ -62,7 +62,7 @@ def _admits_strings(kernel: Kernel) -> bool:
 def _leaving_strings(
     name: str, function: Function, arrays: Arrays, host: str
 ) -> Function:
-    """Return a kernel function that runs the host's for strings."""
+    """Return a kernel function that runs the host's kernel function for strings."""
 
     @functools.wraps(function)
     def kernel(*xs: Any, **attrs: Any) -> Any:

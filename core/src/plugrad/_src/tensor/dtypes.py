@@ -152,7 +152,7 @@ def check_range(op: str, value: complex, dtype: DType) -> None:
 
 
 def canonical(dtype: Any) -> DType:
-    """Return the one object for a dtype; ``float`` is float32, ``"int"`` is int32."""
+    """Return plugrad's object for a dtype; ``float`` is float32, ``"int"`` is int32."""
     try:
         return _SPELLINGS[dtype]
     except (KeyError, TypeError):

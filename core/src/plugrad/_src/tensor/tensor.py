@@ -187,7 +187,7 @@ class Tensor(Methods):
         """Return the values as a NumPy array, read-only where the memory is shared.
 
         No gradient goes through the array: ``debug`` raises an error if the tensor is
-        being differentiated. ``stop_gradient(x).numpy()`` reads it on purpose.
+        being differentiated. ``stop_gradient(x).numpy()`` reads the values on purpose.
         """
         return self._read("numpy()")
 

@@ -212,7 +212,7 @@ def describe(tree: Any) -> str:
 
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 Unflatten = Callable[[Any, tuple[Any, ...]], Any]
-SORTED = (str, int, float, bytes)  # keys of one such type sort the leaves of a dict
+SORTED = (str, int, float, bytes)  # a dict with keys of one such type is sorted
 
 Keys = tuple[Any, ...]
 # The parts of a container: the keys of its children, in the order of the leaves; the

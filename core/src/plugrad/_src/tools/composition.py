@@ -29,9 +29,9 @@ def kernel_name(given: Any, who: str) -> str:
     """Return the name of the only kernel that an op runs.
 
     Raises:
-        ValueError: ``given`` is the name of an op, unknown, or a function that is not
-            an op; or it is an op that runs several kernels, or only those of other ops.
-            The message says what to override instead.
+        ValueError: ``given`` is the name of an op, an unknown name, or a function that
+            is not an op; or it is an op that runs several kernels, or only those of
+            other ops. The message says what to override instead.
 
     """
     if isinstance(given, Mapping):  # as tf.registerGradient takes it

@@ -75,7 +75,7 @@ def _examined(timeout: float) -> Row:
 
 
 def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str]:
-    """Return the findings of a new process, or how it ended, and in whose code."""
+    """Return the findings of a new process, or how and in whose code it ended."""
     blocked = ",".join([os.environ.get("PLUGRAD_BLOCK", ""), *without])
     flags = ["-I"] if sys.flags.isolated else []
     command = ["-m", "plugrad", "doctor", "--in-process", "--json"]

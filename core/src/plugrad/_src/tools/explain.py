@@ -1,9 +1,9 @@
 """``explain``: the kernels and gradients of a result that a tape has recorded.
 
-Ops record nothing extra for it. Inside the function that is differentiated, ``explain``
-reads the tapes in force. Outside of it, it reads the tapes of the pullbacks that exist.
-Each node of a tape contains its kernel, its backend, its scope and the gradients that
-were in force.
+Ops record nothing extra for ``explain``. Inside the function that is differentiated,
+``explain`` reads the tapes in force. Outside of that function, it reads the tapes of
+the pullbacks that exist. Each node of a tape contains its kernel, its backend, its
+scope and the gradients that were in force.
 """
 
 from __future__ import annotations

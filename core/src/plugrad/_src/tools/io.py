@@ -59,8 +59,8 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
 
     Raises:
         ImportError: The safetensors package is not installed.
-        TypeError: A name is not a string, or the format does not support a dtype:
-            complex128 and strings.
+        TypeError: A name is not a string, or a tensor has a dtype that the format does
+            not support: complex128 or string.
         ValueError: A name is empty or ``__metadata__``, which the format reserves.
         OSError: The file cannot be written; an existing one is left unchanged.
 

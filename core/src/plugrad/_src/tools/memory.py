@@ -170,7 +170,7 @@ class Tidy:
                 self._made.add(y)
 
     def made(self, x: Tensor) -> None:
-        """Remember a tensor that no run made, such as one of ``asarray``."""
+        """Remember a tensor that no run made, such as a result of ``asarray``."""
         self._made.add(x)
 
     def keep(self, x: Tensor) -> None:
@@ -215,7 +215,8 @@ class BackendMemory:
         tensors: Tensors whose home is this backend.
         cached_copies: Copies of tensors of other backends that are cached here, and the
             prepared forms that kernels store (``plugrad.plugin.prepared``).
-        buffers: The blocks of memory of the tensors and copies; a view shares one.
+        buffers: The blocks of memory of the tensors and copies; a view shares that of
+            its base.
         bytes: The size of the buffers.
         peak: The peak memory of the backend in bytes; None if it does not report it.
         kept: The bytes that it keeps for later arrays; None if it does not report them.
@@ -333,7 +334,7 @@ def memory() -> Memory:
         tallies[name].peak = getattr(backend.runtime.arrays, "peak", None)
         tallies[name].kept = getattr(backend.runtime.arrays, "kept", None)
 
-    def tally_of(home: OpenBackend) -> _Tally:  # several removed ones may share a name
+    def tally_of(home: OpenBackend) -> _Tally:  # removed backends may share a name
         return tallies[names.get(home) or f"{home.name} (removed)"]
 
     for x in living(Tensor):

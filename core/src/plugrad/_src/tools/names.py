@@ -26,8 +26,8 @@ class Row(NamedTuple):
         numpy: The names in ``numpy``.
         torch: The names in ``torch``.
         jax: The names in ``jax``; ``jnp`` stands for ``jax.numpy``.
-        tfjs: The names in TensorFlow.js, only of functions that are not ops. The table
-            of its ops is in ``docs/names.md``.
+        tfjs: The names in TensorFlow.js, given only for functions that are not ops. The
+            table of its ops is in ``docs/names.md``.
         remark: How the functions differ.
 
     """

@@ -62,8 +62,8 @@ class Record:
         attrs: The attributes.
         outputs: Shapes and dtypes.
         bytes: The size of the outputs.
-        alive: The bytes that all results of the block held after it.
-        moves: The values that were moved between backends for it.
+        alive: The bytes that all results of the block held after the run.
+        moves: The values that were moved between backends for the run.
         scope: The names of the ``name_scope`` blocks around it, joined by ``/``. The
             runs of a gradient have the scope of the run that is differentiated.
 
@@ -176,7 +176,7 @@ class Profile:
 
     @property
     def device_seconds(self) -> float | None:
-        """The seconds for which kernels ran on devices; None if none measures."""
+        """The seconds that kernels ran on devices; None if no backend measures them."""
         return _on_devices(self.records)
 
     @property

@@ -46,7 +46,8 @@ MAX_SLOTS = 4096  # captured tensors that become inputs, per function
 MAX_ATTEMPTS = 8  # recordings of a signature, no two in a row the same
 FIRST_REST_CALLS = 16  # calls that run eagerly after these attempts; doubled each time
 MAX_REST_CALLS = 4096
-OFF = frozenset({"0", "false", "no", "off"})  # values of environment variables
+# Values of environment variables that switch a feature off.
+OFF = frozenset({"0", "false", "no", "off"})
 
 
 @overload
@@ -103,8 +104,8 @@ def jit(
     Raises:
         TypeError: ``f`` is not a plain function, or ``static`` or ``donate`` does not
             fit it; in a call, if an argument is of a class that ``jit`` does not know.
-        ValueError: In a call, with ``strict``, if it cannot be replayed.
-        StaleReplay: In a call, with ``check``, if a replay would differ.
+        ValueError: In a call with ``strict``, if the call cannot be replayed.
+        StaleReplay: In a call with ``check``, if a replay would differ.
 
     Example:
         >>> @pg.jit
@@ -277,7 +278,7 @@ class Jitted(Generic[P, R]):
     def _lookup(
         self, args: Any, kwargs: Any
     ) -> tuple[Recording | None, Signature, str]:
-        """Return the entry for a call, or None; its signature; why there is none."""
+        """Return the entry for a call, or None; its signature; why it has no entry."""
         sign = signature(args, kwargs, self._static, active(), get_precision())
         fitting = [e for e in self._entries if e.sign.key == sign.key]
         stale = [(e.stale(sign), e) for e in fitting]
@@ -317,7 +318,7 @@ class Jitted(Generic[P, R]):
         return self._f(*without_static(sign.args), **without_static(sign.kwargs))
 
     def _replay(self, entry: Recording, sign: Signature) -> Any:
-        """Replay a call, the first or an observed one, without a ``Call``."""
+        """Replay the first call, or an observed one, without ``ReplayProgram.call``."""
         program = self._loaded(entry)
         self._remember(entry)
         tensors = [x for x in sign.leaves if type(x) is Tensor]

@@ -83,7 +83,7 @@ class Draft:
 
 
 def merge(draft: Draft) -> None:
-    """Drop steps that return their input, or the same as another step."""
+    """Drop steps that return their input, or the same values as another step."""
     same = _equal_constants(draft)
     first: dict[Any, Step] = {}
     transpositions: dict[int | None, Step] = {}  # by their outputs

@@ -106,7 +106,7 @@ class ReplayProgram:
         self.handles: dict[int, str] = {}  # names of the tensors of the result, by id
         self.calls: dict[str, Step | Region] = {}  # function name -> what it runs
         self.instead: dict[str, KernelByKernel] = {}  # region function -> its fallback
-        self.updates: dict[str, Any] = {}  # function in place -> the kernel function
+        self.updates: dict[str, Any] = {}  # in-place function -> the kernel function
         self.names: dict[str, Any] = {
             known.__name__: known for known in GENERATED_CODE_GLOBALS
         }

@@ -41,7 +41,8 @@ Numbers = tuple[int | None, ...]
 Home = Any  # an OpenBackend; the type checker knows the home of a tensor as Any
 
 
-Source = int | Slot | Variable  # an input's: an argument (by number), ...
+# The source of an input: the number of an argument, a slot or a variable.
+Source = int | Slot | Variable
 
 
 def not_replayable(reason: str) -> ValueError:
