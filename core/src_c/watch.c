@@ -52,7 +52,7 @@ typedef struct {
 
 static Table ignored_code;
 
-/* The lock of the tables, which threads share. With the GIL, none is needed. */
+/* Threads share the tables; this is their lock. With the GIL, none is needed. */
 #ifdef Py_GIL_DISABLED
 static PyMutex lock;
 #define LOCK() PyMutex_Lock(&lock)

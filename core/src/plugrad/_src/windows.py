@@ -45,8 +45,8 @@ class Windows:
     the next window begins ``strides`` later.
 
     Attributes:
-        padding: How far the first window begins before the input, and the last one
-            reaches past its end. No window sees padding beyond that.
+        padding: How far the first window begins before the input, and how far the last
+            one reaches past its end. No window sees padding beyond that.
         groups: The number of parts into which the channels are cut, each with its own
             filters.
 

@@ -198,7 +198,7 @@ set_current = _current.set
 
 
 def copied(under: Context, changes: Mapping[str, Any]) -> Context:
-    """Return a context inside ``under``, whose slots the caller changes accordingly.
+    """Return a context inside ``under``; the caller must change its slots accordingly.
 
     This takes half the time of ``Context(under, changes)``.
     """

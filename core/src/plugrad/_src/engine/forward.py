@@ -101,5 +101,5 @@ def _combined(rule: VJP, tangent: VJP, name: str) -> VJP:
 
 
 def _ops() -> Any:
-    """Return the module that creates tensors, which lies in a higher layer."""
+    """Return the module that creates tensors; it lies in a higher layer."""
     return import_module("plugrad._src.ops.basis.creation")

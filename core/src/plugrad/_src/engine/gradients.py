@@ -94,7 +94,7 @@ def rules_of_parts(kernel: Kernel) -> VJPs:
 
 
 def reverse() -> Any:
-    """Return the module of reverse mode, which lies in a higher layer."""
+    """Return the module of reverse mode; it lies in a higher layer."""
     return import_module("plugrad._src.autodiff.reverse")
 
 

@@ -1,4 +1,4 @@
-"""``name_scope``: names for parts of a model, which errors show in a note."""
+"""``name_scope``: names for parts of a model; errors show them in a note."""
 
 from __future__ import annotations
 

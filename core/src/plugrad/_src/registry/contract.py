@@ -332,7 +332,7 @@ def collected(
     """Merge gradient functions given in a dict and by keyword.
 
     Raises:
-        TypeError: A function is given for an option, because an input has its name.
+        TypeError: A function is given for an option that has the same name as an input.
         ValueError: Two functions are given for an input.
 
     """

@@ -46,7 +46,7 @@ def prepared(native: Native, make: Make[Form], *, reused: bool = False) -> Form:
     write to the memory (DLPack), nothing is stored. Any thread may call it.
 
     Args:
-        native: A native array of a backend, whose values never change.
+        native: A native array of a backend; its values never change.
         make: Makes the form: a native array, or a tuple of them. Pass the same function
             in each call, not a new lambda, because the function identifies the form.
         reused: Whether later calls are certain, as for the constants of a ``Graph``:
@@ -116,7 +116,7 @@ def _forget(entry: Any) -> None:
 
 
 def _is_view_of(form: Any, native: Native) -> bool:
-    """Return whether a form is a view of the array, which would keep it alive."""
+    """Return whether a form is a view of the array: it would keep the array alive."""
     for x in form if type(form) is tuple else (form,):
         while x is not None:
             if x is native:

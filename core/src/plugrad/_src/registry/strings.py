@@ -28,7 +28,7 @@ def with_strings(
     result of a kernel without inputs does, the kernel function of the host runs.
 
     Args:
-        kernels: The kernel functions of a backend, which compute with numbers.
+        kernels: The kernel functions of a backend; they compute with numbers only.
         arrays: The ``Arrays`` of that backend.
         host: A backend whose native arrays are NumPy arrays, such as ``"cpu"``.
 

@@ -242,7 +242,7 @@ class Tensor(Methods):
         return self._home
 
     def _alias(self, tape_id: TapeId | None = None) -> Tensor:
-        """Return another tensor of the same values, which shares the cached copies."""
+        """Return another tensor with the same values; it shares the cached copies."""
         y = Tensor(self._data, self._alive())
         if self._cached_copies is None:
             self._cached_copies = {}

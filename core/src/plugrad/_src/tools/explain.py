@@ -77,7 +77,7 @@ class Explanation:
 
 
 def explain(x: Tensor, /) -> Explanation:
-    """Return the kernels and gradients that computed ``x``, which a tape has recorded.
+    """Return the kernels and gradients that computed ``x``, as recorded by a tape.
 
     Inside the function that ``grad`` differentiates, ``x`` can be any result; outside
     of it, the value that ``vjp`` returned, as long as its pullback exists. ``print``

@@ -66,7 +66,7 @@ def tidy(f: Callable[[], Any] | None = None, /) -> Any:
 
     Without ``f`` it is a context manager: ``with tidy(): ...``. The tensors in the
     result, a tree (``plugrad.tree``), stay; so do those passed to ``keep`` or assigned
-    to a variable. Blocks nest: tensors that an inner block leaves belong to the outer
+    to a variable. Blocks nest: tensors that survive an inner block belong to the outer
     block. If the block raises an error, its tensors are disposed as well. Only handles
     are emptied: views and the residuals of tapes stay valid. Tensors of other threads
     are left to Python, which frees every tensor when its last handle is gone.
