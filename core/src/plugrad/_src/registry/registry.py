@@ -65,8 +65,8 @@ class Registry:
         self.gradients = GradientRegistry(
             self.lock, self.contract, self.known, self.load
         )
-        # Plugins that are not loaded yet. The core is one of them until its version is
-        # known.
+        # Plugins that are not loaded yet. The core is among them, because its version
+        # is missing.
         self.pending: list[Plugin] = [self.core]
 
     # --- contracts ---------------------------------------------------------------
@@ -272,7 +272,7 @@ class Registry:
                 opened = self._open(entry)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # SystemExit, too: do not exit
+            except BaseException as error:  # even SystemExit: do not exit
                 entry.fail(error)
                 raise self._backends.unavailable(name, entry) from error
             finally:

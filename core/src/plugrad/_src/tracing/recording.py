@@ -52,7 +52,7 @@ class Recording:
         f: The function.
         sign: The signature of the call.
         strict: Whether a call that cannot be replayed is an error.
-        donated: The texts of errors about donated tensors, by the numbers of the
+        donated: The texts of errors about donated tensors, by the indices of the
             tensors.
         varying: The slots of tensors that other code replaces; they become inputs.
         with_lines: Whether to remember lines, for messages about differences.
@@ -79,8 +79,8 @@ class Recording:
             the tensor, or the slot that replays read anew.
         assigned: The variables that get new values. These are outputs of the graph,
             after the results.
-        rebound: The arguments whose items the function assigns, by their numbers among
-            the tensors in the arguments. Their new values are the last outputs.
+        rebound: The arguments whose items the function assigns, as indices among the
+            tensors in the arguments. Their new values are the last outputs.
         confirmed: Whether another call has done the same, so that it is replayed.
         program: The code of a replay, once the recording is confirmed.
 
@@ -162,7 +162,7 @@ class Recording:
 
         Args:
             given: The leaves that the function got.
-            natives: The arrays of the tensors among them before the call.
+            natives: The arrays of the tensors among these leaves, before the call.
 
         """
         self.rebound = list[int]()

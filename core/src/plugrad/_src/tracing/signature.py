@@ -162,7 +162,7 @@ def argument(path: str) -> str:
 
 
 def donated(sign: Signature, names: Mapping[Any, str], of: str) -> dict[int, str]:
-    """Return the error texts of the donated tensors, by the numbers of the tensors."""
+    """Return the error texts of the donated tensors, by the indices of the tensors."""
     given = [*enumerate(sign.args), *sorted(sign.kwargs.items())]
     paths = [(key, path) for key, x in given for path in split(x)[1].paths()]
     leaves = zip(paths, sign.leaves, strict=True)
