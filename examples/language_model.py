@@ -16,7 +16,7 @@ import numpy as np
 import plugrad as pg
 import plugrad_train as pt
 
-CHARACTERS = 128  # of ASCII
+CHARACTERS = 128  # in ASCII
 
 
 class Size(NamedTuple):
@@ -97,7 +97,7 @@ def loss_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
 
 
 def rows_of(size: Size, max_characters: int | None) -> Any:
-    """Return the text as rows of codes, each with the next character."""
+    """Return the text as rows of codes, each row with one more code to predict."""
     codes = np.frombuffer(text(max_characters), np.uint8).astype(np.int32)
     starts = np.arange((len(codes) - 1) // size.context) * size.context
     return codes[starts[:, None] + np.arange(size.context + 1)]

@@ -36,7 +36,7 @@ import plugrad as pg
 from examples import efficientnet, photographs
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Score = Callable[[pg.Tensor], pg.Tensor]  # of an image [height, width, 3]
+Score = Callable[[pg.Tensor], pg.Tensor]  # a function of [height, width, 3]
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)  # of ImageNet's pixels
 STD = np.array([0.229, 0.224, 0.225], np.float32)
@@ -151,7 +151,7 @@ def normalize_map(values: Array) -> Array:
 
 
 def overlay(image: Array, values: Array, title: str) -> Array:
-    """Return a map in colours over a dark, gray version of the photograph."""
+    """Return a map in colors over a dark, gray version of the photograph."""
     from matplotlib import colormaps
 
     colours = colormaps["turbo" if title == "Grad-CAM" else "inferno"]
@@ -161,7 +161,7 @@ def overlay(image: Array, values: Array, title: str) -> Array:
 
 
 def draw(rows: Sequence[Row], path: Path, width: int = 1100) -> None:
-    """Write a PNG of 256 colours; a row shows an image and its maps."""
+    """Write a PNG of 256 colors; each row shows an image and its maps."""
     from matplotlib.figure import Figure
     from PIL import Image
 

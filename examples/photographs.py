@@ -84,7 +84,7 @@ def at_height(photo: Photo, height: int) -> Array:
 
 
 def crop(rng: np.random.Generator) -> tuple[Array, int]:
-    """Return a random crop, and the class of the object at its centre."""
+    """Return a random crop, and the class of the object at its center."""
     while True:
         index = int(rng.integers(len(PHOTOS)))
         left, top, right, bottom = PHOTOS[index].box
@@ -109,7 +109,7 @@ def batches(rng: np.random.Generator, steps: int, size: int) -> Iterator[Any]:
         images = np.stack(crops)
         mirrored = rng.random(size) < 0.5
         images[mirrored] = images[mirrored, :, ::-1]
-        gray = rng.uniform(0, 1, (size, 1, 1, 1)) ** 2  # some have little colour
+        gray = rng.uniform(0, 1, (size, 1, 1, 1)) ** 2  # some have little color
         images += gray * (images.mean(-1, keepdims=True) - images)
         images *= rng.uniform(0.7, 1.2, (size, 1, 1, 3))
         yield images.astype(np.float32), np.array(labels, np.int32)

@@ -1,8 +1,8 @@
 """Profile one training step of the demo on every installed backend, and draw it.
 
-For each backend, the page has the table of ``print(p)`` and a picture of the trace as
-Perfetto shows it: the runs from left to right, nested runs below them, and the bytes
-held by results. This command wrote ``docs/profile.md``::
+For each backend, the page contains the table of ``print(p)`` and a picture of the trace
+as Perfetto shows it: the runs from left to right, nested runs below them, and the bytes
+held by results. These commands wrote ``docs/profile.md``::
 
     make .venv/.group-demo
     OPENBLAS_NUM_THREADS=1 .venv/bin/python examples/profile_step.py --out docs
@@ -68,7 +68,7 @@ def rows(spans: Sequence[Event]) -> list[int]:
 
 
 def colours(spans: Sequence[Event]) -> dict[str, str]:
-    """Return a colour for each of the most expensive kernels."""
+    """Return a color for each of the most expensive kernels."""
     spent: dict[str, float] = {}
     for e in spans:
         if e["cat"] not in TRANSFERS:
@@ -123,7 +123,7 @@ def draw_runs(axis: Any, spans: Sequence[Event], colour: Mapping[str, str]) -> N
 
 
 def legend(colour: Mapping[str, str], kinds: set[str]) -> list[Any]:
-    """Return the legend of the colours and the hatching."""
+    """Return the legend of the colors and the hatching."""
     from matplotlib.patches import Patch
 
     keys = [Patch(color=fill, label=name) for name, fill in colour.items()]

@@ -60,7 +60,7 @@ def norm_shapes(norms: list[str], width: int) -> Shapes:
 
 
 def write(shapes: Shapes, path: Path) -> None:
-    """Write normal numbers with deviation 0.02, and ones for the scales of norms."""
+    """Write random numbers of standard deviation 0.02, and ones as scales of norms."""
     rng = np.random.default_rng(0)
     tensors = {}
     for name, shape in shapes.items():

@@ -6,9 +6,9 @@ for rounding::
 
     mpiexec -n 4 python -m examples.train_digits_mpi --out out/train_digits_mpi
 
-If a rank is killed, all ranks end. Continue with ``--resume``, even with another number
-of ranks. Without ``mpiexec``, there is one rank. ``--zero`` divides the state of the
-optimizer among the ranks.
+If a rank is killed, all ranks end. Continue with ``--resume``, even with a different
+number of ranks. Without ``mpiexec``, there is one rank. ``--zero`` divides the state of
+the optimizer among the ranks.
 """
 
 from __future__ import annotations

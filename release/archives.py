@@ -74,7 +74,7 @@ def write_module_wheel(
     entry_points: str,
     requires: Iterable[str] = (),
 ) -> Path:
-    """Write a wheel of one module, version 1.0, like a build; return its path."""
+    """Write a wheel of version 1.0 that contains one module; return its path."""
     module = name.replace("-", "_")
     info = f"{module}-1.0.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"

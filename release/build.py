@@ -105,7 +105,7 @@ def files_of(package: Path, *options: str) -> Iterator[tuple[Path, Path]]:
         The path in the sdist and the location of the file.
 
     """
-    for shared in SHARES_NATIVE:  # of this checkout, or of one of another commit
+    for shared in SHARES_NATIVE:  # in this checkout or another one
         root = package.parents[shared.count("/")]
         if package == root / shared and (root / "native").is_dir():
             for below, path in files_of(root / "native", *options):
@@ -153,7 +153,7 @@ def build_pure(source: Path, work: Path) -> Path:
 
 
 def build_compiled(source: Path, work: Path, python: Path) -> Iterator[Path]:
-    """Yield the wheels of a distribution for one Python."""
+    """Yield the wheels of a distribution for one Python, one for each target."""
     abi = run(python, "-c", "import sys; print(sys.implementation.cache_tag)").strip()
     for target in TARGETS:
         for old in ("lib*", "temp*", "bdist*"):
@@ -212,7 +212,7 @@ def target_environment(target: Target, source: Path, abi: str) -> dict[str, str]
         "CC": compiler,
         "LDSHARED": f"{compiler} -shared",
         # These replace the flags with which Python was compiled. By default, zig adds
-        # checks for undefined behaviour.
+        # checks for undefined behavior.
         "CFLAGS": f"-O3 -DNDEBUG -fwrapv -Wall -fno-sanitize=all {paths}",
         "LDFLAGS": "-s -Wl,--build-id=none",
         "SETUPTOOLS_EXT_SUFFIX": f".{abi}-{target.suffix}",

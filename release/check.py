@@ -20,7 +20,8 @@ from pathlib import Path
 
 from release import build, sbom
 
-# The test programs of the distributions, for environments with one of them alone.
+# The test program of each distribution; it runs where only that distribution and its
+# dependencies are installed.
 GRADIENT = """
 import plugrad as pg
 {choose}
@@ -71,7 +72,7 @@ def check_sboms(dist: Path) -> None:
 
 
 def check_bytes(dist: Path, work: Path, pythons: Sequence[str]) -> None:
-    """Build again in another folder; exit with the differences."""
+    """Build again in another folder; exit with a message if files differ."""
     again = work / "again"
     build.build(again, work / "build", pythons)
     first = hashes(dist)

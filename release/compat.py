@@ -41,7 +41,7 @@ KIT = [
     "-p",
     "no:cacheprovider",
 ]
-KIT += ["-c", os.devnull]  # no settings of this checkout
+KIT += ["-c", os.devnull]  # ignores the settings of this checkout
 
 NO_PLUGINS = ("plugrad-conformance", "plugrad-gradient-packs")  # the kit, an example
 PROGRAMS = {n: text for n, text in PROGRAMS.items() if n not in NO_PLUGINS} | {
@@ -161,7 +161,7 @@ def git(*arguments: str | Path) -> None:
 
 
 def environment(name: str, core: dict[str, Path], plugins: dict[str, Path]) -> Path:
-    """Return a Python with the core of one version and the plugins of another."""
+    """Install the core of one version and the plugins of another; return the Python."""
     folder = WORK / "environments" / name
     venv.create(folder, clear=True, with_pip=False)
     python = folder / "bin" / "python"

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from release.build import ROOT, files_of, packages
 
-MAX_CACHED_WHEELS = 4  # of each distribution
+MAX_CACHED_WHEELS = 4  # per distribution
 # Inputs of a wheel other than the files of its folder.
 PLATFORM = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
 VARIABLES = ("CC", "CFLAGS", "PLUGRAD_CPU_LEVELS", "PLUGRAD_CPU_LIBC")
@@ -34,14 +34,14 @@ KEPT_OBJECTS = ("build/kernels", "build/zig", "build/temp")
 
 
 def files(package: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the files of a distribution that git does not ignore, as ``files_of``."""
+    """Yield the files of a distribution that git does not ignore, like ``files_of``."""
     return files_of(package, "--cached", "--others", "--exclude-standard")
 
 
 def digest(package: Path) -> str:
     """Return a digest of all inputs of the wheel of a distribution.
 
-    Its files include the sources that it shares with others.
+    The inputs include sources that the distribution shares with others.
     """
     found = hashlib.sha256(PLATFORM.encode())
     for variable in VARIABLES:
@@ -52,9 +52,9 @@ def digest(package: Path) -> str:
 
 
 def copy(package: Path, to: Path) -> None:
-    """Make a folder equal to the distribution, except for objects of its last build.
+    """Copy a distribution to a folder, but keep the object files of the last build.
 
-    Equal files keep their time, so compilers do not run for them again.
+    Unchanged files keep their modification time, so they are not compiled again.
     """
     wanted = dict(files(package))
     for path in [path for path in to.rglob("*") if path.is_file()]:
@@ -92,9 +92,9 @@ def build(package: Path, cache: Path) -> Path:
 
 
 def build_all(folders: Sequence[Path], cache: Path) -> list[Path]:
-    """Return the wheels of distributions; as many are built at once as CPUs.
+    """Return the wheels of distributions, built in parallel on all CPUs.
 
-    Those with the most C to compile come first.
+    Distributions with the most C code come first.
     """
     longest_first = sorted(folders, key=compiled_bytes, reverse=True)
     with ThreadPoolExecutor(os.cpu_count()) as executor:
@@ -107,7 +107,7 @@ def compiled_bytes(package: Path) -> int:
 
 
 def install(wheels: Sequence[Path]) -> None:
-    """Install the wheels that this environment does not have yet, byte for byte."""
+    """Install the wheels that differ from those installed in this environment."""
     stamp = Path(sys.prefix) / ".wheels.json"
     before = json.loads(stamp.read_text()) if stamp.exists() else {}
     now = {distribution_of(wheel): wheel.parent.name for wheel in wheels}
@@ -116,8 +116,8 @@ def install(wheels: Sequence[Path]) -> None:
     if not new:
         return
     stamp.unlink(missing_ok=True)  # after an interruption, all are installed again
-    # First with dependencies. Then what was there before is installed again, because
-    # pip keeps what has the same version.
+    # New distributions are installed with their dependencies. Those that are present
+    # are reinstalled by force, because pip keeps a distribution of the same version.
     present = installed_distributions()
     old = [wheel for wheel in new if distribution_of(wheel) in present]
     if added:
@@ -128,7 +128,7 @@ def install(wheels: Sequence[Path]) -> None:
 
 
 def installed_distributions() -> set[str]:
-    """Return the names of what is installed here, written as in names of wheels."""
+    """Return the names of installed distributions, spelled as in wheel names."""
     return {d.name.replace("-", "_") for d in importlib.metadata.distributions()}
 
 

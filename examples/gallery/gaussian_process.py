@@ -1,8 +1,9 @@
 """A Gaussian process on an OpenCL device, with a scikit-learn kernel.
 
-By the array API standard, scikit-learn computes ``rbf_kernel`` with the array library
-of its argument. Here the argument is a plugrad tensor, so the kernel runs on the
-backend, and gradients of the likelihood flow through scikit-learn to the length scale::
+scikit-learn supports the array API standard: it computes ``rbf_kernel`` with the
+library of its argument. Here the argument is a plugrad tensor, so the kernel runs on
+the backend, and gradients of the likelihood flow through scikit-learn to the length
+scale::
 
     pip install ./core ./plugins/cpu ./plugins/opencl ./plugins/train
     pip install scikit-learn matplotlib

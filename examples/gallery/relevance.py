@@ -1,6 +1,6 @@
 """Draw seven explanations of an image network, and test the order of their pixels.
 
-The sooner a score falls while relevant patches are removed, the better is a method::
+The better a method, the sooner a score falls while relevant patches are removed::
 
     pip install --group demo --group gallery ./core ./plugins/cpu ./plugins/train
     pip install ./plugins/attribution
@@ -22,13 +22,13 @@ import plugrad_attribution as attr
 from examples import efficientnet, look_inside, photographs
 
 Array = np.ndarray[Any, np.dtype[Any]]
-PATCH = 8  # height and width of what is removed at once, in pixels
+PATCH = 8  # height and width of a removed patch, in pixels
 REMOVED = np.linspace(0, 1, 11)  # shares of the patches
 FLAT, BOX = attr.EpsilonPlusFlat(), attr.EpsilonGammaBox(-1.0, 1.0)
 
 
 class Model(NamedTuple):
-    """A network of standardized images; ``at`` is the scope of its last convolution."""
+    """A network for standardized images; ``at`` is its last convolution's scope."""
 
     logits: Callable[..., pg.Tensor]
     standardized: Callable[..., Any]
@@ -74,7 +74,7 @@ def methods(model: Model, x: pg.Tensor, x0: pg.Tensor, k: int) -> dict[str, Any]
 
 
 def deletion(f: Callable[..., Any], xs: Array, k: int, values: Array) -> Array:
-    """Return the score, from 1 to 0, while patches of an image become the baseline."""
+    """Return the score, scaled from 1 to 0, while the baseline replaces patches."""
     rows, columns = (size // PATCH for size in values.shape)
     patches = values.reshape(rows, PATCH, columns, PATCH).sum((1, 3))
     ranks = np.argsort(np.argsort(-patches.ravel()))

@@ -67,7 +67,7 @@ def attempt(harm: int) -> tuple[str, float, list[float]]:
 
 
 def main() -> dict[str, tuple[str, float, list[float]]]:
-    """Run each misbehaviour; print and return the results."""
+    """Run each misbehavior; print and return the results."""
     module = compile_module(Path(__file__).with_name("untrusted.c"))
     kernel = load_kernel(module, UNTRUSTED, memory=1 << 22, time_limit=0.5)
     pg.register_kernel(UNTRUSTED, "wasm", kernel)

@@ -1,8 +1,9 @@
-"""Train a spiking network: the step of a spike gets a surrogate gradient.
+"""Train a spiking network: its step function gets a surrogate gradient.
 
 A leaky integrate-and-fire neuron fires when its potential is above 1. A spike is a step
-of the potential, whose derivative is 0. The gradient pack ``surrogate.fast_sigmoid``
-replaces the gradient of the kernel Step in a block; the network does not change::
+function of the potential, so its derivative is 0. In a block, the gradient pack
+``surrogate.fast_sigmoid`` replaces the gradient of the kernel Step; the network does
+not change::
 
     pip install ./core ./plugins/cpu ./plugins/train ./plugins/attribution
     pip install scikit-learn matplotlib
@@ -22,8 +23,8 @@ import plugrad_train as pt
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Params = dict[str, pg.Tensor]
-STEPS = 25  # in time
-LEAK = 0.9  # the part of a potential that is left after a step
+STEPS = 25  # time steps
+LEAK = 0.9  # the fraction of a potential that remains after a time step
 PACKS: tuple[Any, ...] = ({}, "surrogate.fast_sigmoid", "surrogate.atan")
 
 
@@ -68,7 +69,7 @@ def spikes_of(params: Params, x: pg.Tensor) -> tuple[pg.Tensor, pg.Tensor]:
 
 
 def loss(params: Params, x: pg.Tensor, labels: pg.Tensor) -> pg.Tensor:
-    """Return the cross-entropy of the numbers of spikes."""
+    """Return the cross-entropy; the logits are the numbers of spikes."""
     counts = pg.sum(spikes_of(params, x)[1], axis=0)
     return pg.losses.sparse_softmax_cross_entropy(labels, counts)
 
@@ -134,7 +135,7 @@ def draw(params: Params, path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, tuple[Params, float]]:
-    """Read the options, train and draw; return what ``compare`` returns."""
+    """Read the options, train and draw; return the results of ``compare``."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("out/spikes.png"))

@@ -1,7 +1,7 @@
 """Differentiate through a simulation of waves whose kernel runs on two backends.
 
 A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``; ``Δ`` is a
-kernel. With its gradient, the program finds a start whose waves form a picture::
+kernel. With its gradient, the program finds an initial wave that becomes a picture::
 
     pip install ./core ./plugins/cpu ./plugins/opencl ./plugins/train matplotlib
     python examples/gallery/waves.py --backend opencl
@@ -37,7 +37,7 @@ gradients(LAPLACIAN, x=lambda dy: laplacian(dy))  # Δ is symmetric
 
 
 def numpy_laplacian(x: Array) -> Array:
-    """Return the sum of the four neighbours minus four times the element."""
+    """Return the sum of the four neighbors minus four times the element."""
     x = np.pad(x, 1, mode="wrap")
     neighbours = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
     return neighbours - 4 * x[1:-1, 1:-1]
@@ -90,7 +90,7 @@ def nabla(size: int) -> Array:
 
 
 def find_start(target: Array, steps: int, iterations: int) -> tuple[Any, list[float]]:
-    """Return the start whose wave is the target after ``steps``, and the losses."""
+    """Return the initial wave that becomes the target after ``steps``; the losses."""
     goal, start = pg.asarray(target), pg.zeros(target.shape)
 
     def loss(start: pg.Tensor, goal: pg.Tensor) -> pg.Tensor:

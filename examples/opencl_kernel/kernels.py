@@ -48,8 +48,8 @@ _distances = source_kernel(
 def distances(a: pg.TensorLike, b: pg.TensorLike, /) -> pg.Tensor:
     """Return ``|a[i] - b[j]|**2`` for all rows i and j.
 
-    The kernel does not check its inputs: it reads the rows of ``b`` with the length of
-    the rows of ``a``. So the op checks the shapes.
+    The kernel does not check its inputs: it assumes that the rows of ``b`` are as long
+    as those of ``a``. Therefore the op checks the shapes.
     """
     a = pg.asarray(a)
     b = pg.asarray(b)

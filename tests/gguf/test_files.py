@@ -44,7 +44,7 @@ NUMBERS = lambda kind, count: entry("a", 9, struct.pack("<IQ", kind, count))
 ONE = b"\0" * 4
 DAMAGED = {
     b"": "the file is empty",
-    b"GG": "it begins with b'GG', and a GGUF file with b'GGUF'",
+    b"GG": "it begins with b'GG'; a GGUF file begins with b'GGUF'",
     b"GGUF\3\0": "byte 4: 4 bytes should follow, but the file ends after 2",
     file(version=1): "its GGUF version is 1; 2 and 3 are supported",
     file(version=3 << 24): "it is for big-endian machines",
@@ -65,7 +65,7 @@ DAMAGED = {
     file(tensors=[tensor("w", [0])]): "tensor 'w': its shape (0,) is not valid",
     file(tensors=[tensor("w", [2**63] * 4)]): "9223372036854775808) is not valid",
     file(tensors=[tensor("w", [2**40] * 4)]): "it should end at byte 58460065",
-    file(tensors=[tensor("w", [1], offset=7)]): "its offset 7 is no multiple of 32",
+    file(tensors=[tensor("w", [1], offset=7)]): "its offset 7 is not a multiple of 32",
     file(
         tensors=[tensor("w", [1], offset=2**64 - 32)]
     ): "it should end at byte 1844674",
@@ -140,7 +140,7 @@ def test_settings_that_change_nothing_are_accepted(tmp_path):
         ({"architecture": "gpt2"}, "its architecture is 'gpt2'; supported are llama"),
         (
             {"arrays": {"blk.1.attn_k.weight": np.ones((3, 64), np.float32)}},
-            "'blk.1.attn_k.weight' has the shape (3, 64), and by the metadata (32, 64)",
+            "'blk.1.attn_k.weight' has the shape (3, 64), but the metadata implies (32",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tests specific to this backend; plugrad-conformance has those common to all."""
+"""Tests of this backend alone; plugrad-conformance has those for all backends."""
 
 import numpy as np
 import plugrad as pg

@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 class Arrays:
-    """Copies at uploads and downloads, so other code cannot write to native arrays."""
+    """Copies arrays at upload and download, so others cannot change native ones."""
 
     def upload(self, values: Array) -> Array:
         """Return a native copy."""
@@ -99,7 +99,7 @@ def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> 
 
 @kernels("TopK")
 def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
-    """Return the largest elements: NaN counts as largest; ties go to the first."""
+    """Return the largest elements; NaN is largest, and equal elements keep order."""
     ascending = x[..., ::-1].argsort(-1, kind="stable")
     indices = x.shape[-1] - 1 - ascending[..., ::-1][..., :k]
     if not sorted:

@@ -75,7 +75,7 @@ def _chat(model: Model, given: argparse.Namespace) -> int:
 
 
 def _lines() -> Iterable[str]:
-    """Yield the lines of the input that are not empty, after a prompt for each."""
+    """Prompt for lines of input, and yield those that are not empty."""
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
@@ -105,7 +105,7 @@ def _show(stream: Stream) -> str:
         pieces.append(piece)
         print(_visible(piece), end="", flush=True)
     print(flush=True)
-    count = max(len(stream.tokens) - 1, 0)  # the first one belongs to the prompt
+    count = max(len(stream.tokens) - 1, 0)  # the first is part of the prompt time
     speed = count / stream.seconds if stream.seconds else 0.0
     print(
         f"[{len(stream.tokens)} tokens, {speed:.1f} tokens/s; prompt of "

@@ -1,6 +1,6 @@
-"""Splits text by byte-level BPE, as GPT-2, Llama 3, Qwen2 and SmolLM use it.
+"""Splits text by byte-level BPE, as GPT-2, Llama 3, Qwen2 and SmolLM do.
 
-The merges are done by the package tokenizers. A vocabulary writes each byte as a
+The package ``tokenizers`` does the merges. A vocabulary writes each byte as a
 printable character: a space is ``Ġ``.
 """
 
@@ -18,7 +18,7 @@ WORDS = (
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
-# How text is split before the merges, by the name in the file.
+# The style of splitting text before the merges, by pre-tokenizer name in the file.
 PRETOKENIZERS = {
     "default": "gpt-2",
     "gpt-2": "gpt-2",
@@ -60,7 +60,7 @@ class ByteLevel:
             codes.setdefault(token, code)
         pairs = [_split_merge(i, merge, codes) for i, merge in enumerate(merges)]
         style = PRETOKENIZERS[pretokenizer]
-        whole = style == "llama-bpe"  # a word in the vocabulary is not merged
+        whole = style == "llama-bpe"  # a word that is a token stays whole
         model = models.BPE(codes, pairs, ignore_merges=whole)
         self._tokenizer = Tokenizer(model)
         self._tokenizer.pre_tokenizer = _make_pretokenizer(style)
@@ -68,15 +68,15 @@ class ByteLevel:
             self._tokenizer.normalizer = normalizers.NFC()
 
     def encode(self, text: str) -> list[int]:
-        """Return the codes of a text without special tokens.
+        """Return the token IDs of a text, without special tokens.
 
-        Bytes that the vocabulary lacks are left out, as the package tokenizers does.
+        Bytes that the vocabulary lacks are left out, as in the package ``tokenizers``.
         """
-        plain = text.encode("utf-8", "replace").decode()  # no halves of surrogates
+        plain = text.encode("utf-8", "replace").decode()  # no lone surrogates
         return list(self._tokenizer.encode(plain, add_special_tokens=False).ids)
 
     def to_bytes(self, code: int) -> bytes:
-        """Return what a token adds to the text."""
+        """Return the bytes that a token adds to the text."""
         token = self._tokens[code]
         if all(character in VALUES for character in token):
             return bytes(VALUES[character] for character in token)
@@ -84,7 +84,7 @@ class ByteLevel:
 
 
 def _split_merge(number: int, merge: str, codes: dict[str, int]) -> tuple[str, str]:
-    """Return the two parts of a merge, which must be tokens like their union."""
+    """Return the two parts of a merge; they and their union must be tokens."""
     left, _, right = merge.partition(" ")
     if not (left in codes and right in codes and left + right in codes):
         raise ValueError(
@@ -95,7 +95,7 @@ def _split_merge(number: int, merge: str, codes: dict[str, int]) -> tuple[str, s
 
 
 def _make_pretokenizer(style: str) -> Any:
-    """Return what splits text into words and encodes their bytes."""
+    """Return a pre-tokenizer that splits text into words and encodes their bytes."""
     if style in ("gpt-2", "smollm"):
         words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         if style == "gpt-2":

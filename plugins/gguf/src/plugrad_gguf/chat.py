@@ -1,4 +1,4 @@
-"""Chat templates: messages as the text on which a model was trained."""
+"""Renders messages with a chat template, in the format that a model was trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Message: TypeAlias = Mapping[str, Any]
 def render(
     template: object, messages: Sequence[Any], bos: str, eos: str, reply: bool
 ) -> str:
-    """Return the text of messages.
+    """Return messages as text.
 
     Args:
         template: ``tokenizer.chat_template`` of the file, a Jinja template. It runs in
@@ -25,7 +25,7 @@ def render(
         messages: Dicts with ``role`` ("system", "user", "assistant") and ``content``.
         bos: The text of the token that begins a text.
         eos: The text of the token that ends a text.
-        reply: Whether the text ends where the model should reply.
+        reply: Whether to append the text that introduces the model's reply.
 
     Raises:
         ImportError: Jinja is not installed.
@@ -47,7 +47,7 @@ def render(
     values |= {"eos_token": eos, "add_generation_prompt": reply}
     try:
         return str(environment.from_string(template).render(values))
-    except Exception as error:  # whatever the expressions of the template raise
+    except Exception as error:  # the template may raise any exception
         raise ValueError(
             f"chat: the template of the file failed: {type(error).__name__}: "
             f"{printable(str(error))}; check the roles and their order, or write the "

@@ -14,9 +14,10 @@ from .weights import is_supported
 __all__ = ["ARCHITECTURES", "Config", "read_config"]
 
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
-# Whether the rotary embedding rotates neighbours, by architecture.
+# Whether the rotary embedding rotates neighboring elements, by architecture.
 ARCHITECTURES = {"llama": True, "qwen2": False}
-# Settings that change the results, with the values that change nothing.
+# Settings that are not supported: the values that have no effect, and the beginning of
+# the message about any other value.
 UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
     "rope.scaling.type": (("none",), "a scaled rotary embedding is"),
     "rope.scale_linear": ((0, 1), "a scaled rotary embedding is"),
@@ -26,7 +27,7 @@ UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
     "embedding_scale": ((0, 1), "scaled embeddings are"),
     "attention.scale": ((0,), "scaled attention is"),
 }
-MAX_SIZE = 2**31  # of anything that the metadata counts
+MAX_SIZE = 2**31  # limit for each size in the metadata
 MAX_LAYERS = 10_000
 
 
@@ -43,11 +44,11 @@ class Config:
         kv_heads: The number of key and value heads.
         head_size: The size of a query or key.
         vocabulary: The number of tokens.
-        context: The longest text in tokens.
+        context: The largest number of tokens in a text.
         epsilon: Added to the mean of squares in RMS norms.
         rope_base: The base of the frequencies of rotary embeddings.
-        rope_size: How many elements of a query rotate.
-        interleaved: Whether rotary embeddings rotate neighbours.
+        rope_size: The number of elements of a query that rotate.
+        interleaved: Whether rotary embeddings rotate neighboring elements.
 
     """
 
@@ -95,13 +96,13 @@ def read_config(file: GgufFile) -> Config:
 
 
 class _Reading:
-    """Reads numbers of the metadata, and collects what is wrong with them."""
+    """Reads numbers from the metadata and collects the problems."""
 
     def __init__(self, file: GgufFile, name: str, problems: list[str]) -> None:
         self.file, self.name, self.problems = file, name, problems
 
     def config(self) -> Config:
-        """Return the sizes; what could not be read is 1."""
+        """Return the sizes; those that could not be read are 1."""
         self.reject_unsupported()
         width = self.integer("embedding_length")
         heads = self.integer("attention.head_count")
@@ -126,7 +127,7 @@ class _Reading:
             kv_heads=self.integer("attention.head_count_kv", heads),
             head_size=head_size,
             vocabulary=shape[0] if shape else 1,
-            # Within the window, an attention with a sliding window is a full one.
+            # Up to the window size, sliding-window attention equals full attention.
             context=min(context, self.integer("attention.sliding_window", context)),
             epsilon=self.number("attention.layer_norm_rms_epsilon"),
             rope_base=self.number("rope.freq_base", 10000.0),
@@ -146,7 +147,7 @@ class _Reading:
                 )
 
     def value(self, key: str, default: Any, what: str, fits: Any) -> Any:
-        """Return a number of the metadata, or 1 and a problem."""
+        """Return a number from the metadata; if it is wrong, report that; return 1."""
         full = f"{self.name}.{key}"
         value = self.file.metadata.get(full, default)
         if value is None:
@@ -169,7 +170,7 @@ class _Reading:
 
 
 def _check_sizes(config: Config) -> list[str]:
-    """Return which sizes contradict each other."""
+    """Return a problem for each contradiction between sizes."""
     problems = []
     if config.heads % config.kv_heads:
         problems.append(
@@ -186,7 +187,7 @@ def _check_sizes(config: Config) -> list[str]:
 
 
 def _check_tensors(file: GgufFile, config: Config) -> list[str]:
-    """Return which tensors are missing, wrong or unknown."""
+    """Return a problem for each tensor that is missing, wrong or unknown."""
     required, optional = _expected_shapes(config)
     known = required | optional
     problems = [
@@ -200,7 +201,7 @@ def _check_tensors(file: GgufFile, config: Config) -> list[str]:
             )
         elif info.shape != known[name]:
             problems.append(
-                f"tensor {name!r} has the shape {info.shape}, and by the metadata "
+                f"tensor {name!r} has the shape {info.shape}, but the metadata implies "
                 f"{known[name]}"
             )
         elif not is_supported(info.kind):
@@ -212,7 +213,7 @@ def _check_tensors(file: GgufFile, config: Config) -> list[str]:
 
 
 def _expected_shapes(config: Config) -> tuple[Shapes, Shapes]:
-    """Return the shapes of the tensors that must and that may exist, by name."""
+    """Return the shapes of the required and of the optional tensors, by name."""
     width, hidden, tokens = config.width, config.hidden, config.vocabulary
     q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
     matrices = {

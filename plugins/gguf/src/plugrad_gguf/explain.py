@@ -1,4 +1,4 @@
-"""Which tokens of a prompt an answer depends on: gradients of a logit."""
+"""Scores the tokens of a prompt by the gradient of the logit of an answer."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .weights import Params
 __all__ = ["TokenScores", "score_tokens"]
 
 BAR_CHARACTERS = 20
-MAX_OPACITY = 0.6  # of a color behind a token; text stays readable in any theme
-RAISES, LOWERS = "70, 160, 90", "215, 90, 75"  # red, green and blue
+MAX_OPACITY = 0.6  # opacity of token backgrounds; text is readable in any theme
+# The red, green and blue of tokens that raise or lower the logit.
+RAISES, LOWERS = "70, 160, 90", "215, 90, 75"
 
 
 @dataclass(frozen=True, repr=False)
 class TokenScores:
     """How much each token of a prompt contributes to the logit of an answer.
 
-    ``print`` shows a table, and a notebook the prompt with colored tokens: green raises
-    the logit, red lowers it.
+    ``print`` shows a table; a notebook shows the prompt with colored tokens: green ones
+    raise the logit, red ones lower it.
 
     Attributes:
         tokens: The texts of the tokens of the prompt.
@@ -34,7 +35,7 @@ class TokenScores:
         logit: The logit of the answer.
         probability: The probability of the answer.
         scores: For each token, the gradient times the embedding.
-        norms: For each token, the length of the gradient.
+        norms: For each token, the Euclidean norm of the gradient.
 
     """
 
@@ -85,7 +86,7 @@ class TokenScores:
         return f"{answer} has the logit {self.logit:.4g}, p = {self.probability:.3g}"
 
     def _largest(self) -> float:
-        """Return the largest score, for the scale of bars and colors."""
+        """Return the largest magnitude of a score, the scale of bars and colors."""
         found = max((abs(x) for x in self.scores if np.isfinite(x)), default=0.0)
         return found or 1.0
 

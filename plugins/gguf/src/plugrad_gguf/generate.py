@@ -1,4 +1,4 @@
-"""Text, token by token: the state between tokens, and the iterator over the text."""
+"""Generates text token by token: ``Context`` is the state, ``Stream`` the iterator."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from .weights import Params
 __all__ = ["Context", "Step", "Stream", "make_step"]
 
 Step = Callable[..., Any]
-ROOM_MULTIPLE = 256  # positions; longer texts share a recording of jit
+# The number of positions in a cache is a multiple of this, so that texts of similar
+# length share a recording of jit.
+ROOM_MULTIPLE = 256
 PROMPT_CHUNK = 512  # tokens of a prompt that run at once, which bounds the memory
 
 
 def make_step(config: Config, params: Params) -> Step:
     """Return a function, compiled by ``jit``, for a token at any position.
 
-    The weights are constants of its recordings: hundreds of arguments would have to be
-    compared in each call.
+    The weights are constants of its recordings. As arguments, they would be hundreds of
+    tensors that ``jit`` compares in each call.
     """
 
     def step(
@@ -46,10 +48,10 @@ def make_step(config: Config, params: Params) -> Step:
 
 
 class Context:
-    """What a model has read so far, with the keys and values of its layers.
+    """The tokens that a model has read, and the keys and values of its layers.
 
-    A context saves time when a text continues an earlier one: tokens at the beginning
-    that both have in common are not computed again.
+    A context saves time when a text continues an earlier one: their common beginning is
+    not computed again.
 
     Attributes:
         tokens: The tokens that the model has read.
@@ -71,11 +73,11 @@ class Context:
         self._room = 0
 
     def read(self, tokens: Sequence[int], room: int) -> tuple[pg.Tensor, int]:
-        """Read a whole text, and return what ``step`` returns for its last token.
+        """Read a whole text; return the logits and the most likely token after it.
 
         Args:
             tokens: The text, including what has been read before.
-            room: How many tokens the text will have at most.
+            room: The largest number of tokens that the text will have.
 
         """
         with pg.use_backend(self.backend):
@@ -112,11 +114,11 @@ class Context:
         return run(params, config, x, self._rotary, caches, start, steering)
 
     def _reserve(self, room: int) -> None:
-        """Make caches with enough room; what is in smaller ones is forgotten."""
+        """Create caches with enough room; the content of smaller ones is discarded."""
         if room <= self._room:
             return
         self.tokens = []
-        room = max(room, 2 * self._room)  # a conversation outgrows few caches
+        room = max(room, 2 * self._room)  # few new caches per conversation
         self._room = -(-room // ROOM_MULTIPLE) * ROOM_MULTIPLE
         self._caches = Caches.empty(self._config, self._room)
         self._rotary = rotary_tables(self._config, self._params, self._room)
@@ -174,7 +176,7 @@ class Stream:
                 self.reason = "end"
                 break
             self.tokens.append(code)
-            is_known = code < len(self._tokenizer.tokens)  # else it pads the weights
+            is_known = code < len(self._tokenizer.tokens)  # else it is padding
             data = self._tokenizer.to_bytes(code) if is_known else b""
             text, has_stopped = self._buffer.add(data)
             if has_stopped:

@@ -1,10 +1,11 @@
 """The forward pass of Llama-like models, from embeddings to logits.
 
-Each layer runs in a scope such as ``blk.3``, as the names of its weights begin. The
-scopes ``attention`` and ``mlp`` are inside.
+Each layer runs in a scope such as ``blk.3``, the prefix of the names of its weights.
+Inside it are the scopes ``attention`` and ``mlp``.
 
 The residual stream ``x`` is ``[positions, width]``. Caches are ``[1, heads, positions,
-size]``; a pass over the tokens from ``start`` on writes their keys and values there.
+size]``; a pass writes the keys and values of its tokens to them, beginning at position
+``start``.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def rotary_tables(
     """
     powers = np.arange(0, config.rope_size, 2) / config.rope_size
     factors = params.vectors.get("rope_freqs.weight")
-    with np.errstate(all="ignore"):  # in a damaged file they may be 0, inf or nan
+    with np.errstate(all="ignore"):  # factors may be 0, inf or nan
         frequencies = config.rope_base**-powers
         if factors is not None:
             frequencies = frequencies / factors.numpy()
@@ -94,8 +95,8 @@ def run(
         x: Embeddings, ``[positions, width]``.
         rotary: The tables of ``rotary_tables``.
         caches: Where keys and values are written; None: nowhere.
-        start: The position of the first token. A tensor, ``int32[]``, stands for the
-            position of a single token.
+        start: The position of the first token. It may be a tensor, ``int32[]``, if
+            ``x`` is a single token.
         steering: Vectors that are added after layers.
 
     """
@@ -178,7 +179,7 @@ def _write(
     v: pg.Tensor,
     start: int | pg.Tensor,
 ) -> None:
-    """Write keys and values into a cache from a position on."""
+    """Write keys and values into a cache, beginning at position ``start``."""
     for target, rows in zip(cache, (k, v), strict=True):
         if isinstance(start, int):
             target[:, :, start : start + rows.shape[2]] = rows

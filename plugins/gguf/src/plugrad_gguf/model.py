@@ -37,7 +37,7 @@ def load(
     """Return the language model in a GGUF file.
 
     The file is mapped into memory; a backend converts the weights when the model first
-    runs on it. The file must not change as long as the model is used.
+    runs on it. The file must not change while the model is in use.
 
     Args:
         path: The file.
@@ -45,12 +45,12 @@ def load(
         rounded: Whether to round the inputs of products with packed weights to 8 bits,
             as llama.cpp does: this is faster, and changes the text.
         budget: Limits on the memory and time of loading, including the weights. By
-            default they may need as much as their types in the file imply.
+            default, the weights may use as much memory as their types imply.
 
     Raises:
         OSError: The file cannot be opened.
         ModelError: The file is damaged, the architecture, a setting or a tensor is not
-            supported (the message names all of them), or it exceeds the budget.
+            supported (the message names all of them), or the file exceeds the budget.
         BackendUnavailable: There is no such backend.
 
     Source:
@@ -124,13 +124,13 @@ class Model:
         """Return the logits of the token that follows each token.
 
         Args:
-            tokens: A text, or the numbers of its tokens.
+            tokens: A text, or a sequence of token IDs.
 
         Returns:
             ``[number of tokens, config.vocabulary]``.
 
         Raises:
-            ValueError: There are no tokens, too many, or a number is out of range.
+            ValueError: There are no tokens or too many, or an ID is out of range.
 
         """
         codes = self._to_codes("logits", tokens)
@@ -157,20 +157,20 @@ class Model:
         """Return the text that follows a prompt.
 
         Args:
-            prompt: A text, or the numbers of its tokens. Names of control tokens in a
-                text, such as ``<|im_end|>``, become these tokens.
+            prompt: A text, or a sequence of token IDs. Names of control tokens in a
+                text, such as ``<|im_end|>``, are read as these tokens.
             max_tokens: The largest number of tokens.
-            temperature: What the logits are divided by before a token is drawn; 0: the
-                most likely token.
+            temperature: The divisor of the logits before a token is drawn; 0 chooses
+                the most likely token.
             top_k: Draw among this number of the most likely tokens; None: among all.
             top_p: Draw among the most likely tokens that together have this
                 probability; None: among all.
-            seed: The seed of the draws; equal seeds give equal texts. None: another
-                text each time.
-            stop: A text, or several, before which the text ends.
+            seed: The seed of the draws; equal seeds give equal texts. None: a
+                different text each time.
+            stop: One or several stop words; the text ends before the first of them.
             stream: A function that is called with each piece of text.
-            context: What ``new_context`` returns; it saves time if the prompt
-                continues a text that the context contains.
+            context: The result of ``new_context``; it saves time if the prompt
+                continues a text that the context has read.
 
         Raises:
             ValueError: The prompt is empty or too long, or an argument is out of range.
@@ -212,7 +212,7 @@ class Model:
         """Return an iterator over the text that follows a prompt.
 
         The arguments are those of ``generate``. The iterator also counts tokens and
-        time, see ``Stream``.
+        time: see ``Stream``.
 
         Raises:
             ValueError: The prompt is empty or too long, or an argument is out of range.
@@ -223,7 +223,7 @@ class Model:
             raise ValueError(f"generate: max_tokens must be 0 or more: {max_tokens!r}")
         sampler = Sampler(temperature, top_k, top_p, seed)
         buffer = TextBuffer(stop)
-        # The last token of a text is never read, so it needs no place.
+        # The last token of a text is never read, so it needs no position.
         count = min(max_tokens, self.config.context - len(codes) + 1)
         context = self.new_context() if context is None else context
         return Stream(context, self.tokenizer, codes, count, sampler, buffer)
@@ -243,15 +243,15 @@ class Model:
             return Context(self.config, params, step, backend, vectors)
 
     def chat_prompt(self, messages: Sequence[Message], *, reply: bool = True) -> str:
-        """Return messages as a prompt, by the chat template of the file.
+        """Return messages as a prompt, rendered with the chat template of the file.
 
         Args:
             messages: Dicts with ``role`` ("system", "user", "assistant") and
                 ``content``.
-            reply: Whether the prompt ends where the model should reply.
+            reply: Whether to append the text that introduces the model's reply.
 
         Raises:
-            ImportError: Jinja is not installed; it is in the extra ``chat``.
+            ImportError: Jinja is not installed; the extra ``chat`` installs it.
             ValueError: The file has no chat template, or it fails.
 
         """
@@ -269,13 +269,13 @@ class Model:
         """Return how much each token of a prompt contributes to an answer.
 
         Args:
-            prompt: A text, or the numbers of its tokens.
+            prompt: A text, or a sequence of token IDs.
             answer: The expected continuation, such as ``" Paris"``. The logit of its
                 first token is explained.
 
         Returns:
             The gradient of the logit with respect to the embedding of each token: its
-            product with the embedding, and its length.
+            product with the embedding, and its norm.
 
         Raises:
             ValueError: The prompt is empty or too long, or the answer is empty.
@@ -307,11 +307,12 @@ class Model:
     def steering(self, layer: int, vector: Any) -> Iterator[None]:
         """Return a context manager that adds a vector to the residual stream.
 
-        Blocks can be nested. A ``Context`` or ``Stream`` keeps the vectors with which
-        it was made.
+        ``with`` blocks can be nested. A ``Context`` or ``Stream`` keeps the vectors
+        that were active when it was created.
 
         Args:
-            layer: After which layer; negative numbers count from the last.
+            layer: The layer after which the vector is added; negative numbers count
+                from the last.
             vector: ``[config.width]``, a tensor or an array.
 
         Raises:
@@ -350,7 +351,7 @@ class Model:
             f"{c.vocabulary} tokens, context {c.context}>"
         )
 
-    # --- inside ----------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------
 
     def _active_params(self) -> Params:
         """Return the weights on the active backend."""
@@ -363,7 +364,7 @@ class Model:
         return self._params[backend]
 
     def _vectors(self) -> dict[int, pg.Tensor]:
-        """Return what is added after each layer, on the active backend."""
+        """Return the vectors to add, by layer, on the active backend."""
         sums: dict[int, Array] = {}
         for layer, values in self._steering:
             sums[layer] = sums.get(layer, np.float32(0)) + values
@@ -372,7 +373,7 @@ class Model:
     def _to_codes(
         self, function: str, tokens: str | Sequence[int], bos: bool | None = None
     ) -> list[int]:
-        """Return the numbers of the tokens of a text, after checks."""
+        """Return the token IDs of a text after checking them."""
         if isinstance(tokens, str):
             tokens = self.tokenizer.encode(tokens, bos=bos)
         codes = [operator.index(code) for code in tokens]

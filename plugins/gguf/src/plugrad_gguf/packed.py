@@ -1,8 +1,9 @@
 """Weights that stay packed: blocks of 32 codes of 4 or 8 bits, as they are in the file.
 
-A block of a file begins with its scale, and with its least weight if the type has one.
-Four bits are stored as 16 bytes: their low halves are the first 16 codes. plugrad reads
-codes in turns: the low half of a byte is the code before that of the high half.
+In the file, a block begins with its scale, followed by its smallest weight if the type
+has one. 32 codes of 4 bits are stored in 16 bytes: the low halves are the first 16
+codes, the high halves the others. plugrad expects consecutive codes in the same byte,
+the first one in the low half.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ __all__ = ["ENCODINGS", "PackedWeight", "can_pack", "packed_bytes"]
 
 Kind = gguf.GGMLQuantizationType
 BLOCK = 32
-# The numbers of float16 before the codes, the bits of a code, and the code that is 0.
+# For each type, the number of float16 values before the codes, the bits of a code, and
+# the code that stands for 0.
 ENCODINGS = {Kind.Q4_0: (1, 4, 8), Kind.Q4_1: (2, 4, 0), Kind.Q8_0: (1, 8, 0)}
 
 
@@ -33,7 +35,7 @@ class PackedWeight:
     Attributes:
         codes: The codes, as ``plugrad.quantized.block_matmul`` reads them.
         scale: A factor for each block.
-        offset: What is added in each block; None for nothing.
+        offset: An addend for each block; None: no addend.
         bits: The size of a code.
         rounded: Whether inputs of products are rounded to 8 bits.
 
@@ -54,7 +56,7 @@ class PackedWeight:
         numbers = np.ascontiguousarray(blocks[..., : 2 * count]).view("<f2")
         scale = numbers[..., 0].astype(np.float32)
         codes = np.ascontiguousarray(blocks[..., 2 * count :])
-        codes = codes.view(np.int8) if bits == 8 else _in_turns(codes)
+        codes = codes.view(np.int8) if bits == 8 else _interleaved_codes(codes)
         offset = None
         if count == 2:
             offset = pg.asarray(numbers[..., 1].astype(np.float32))
@@ -71,14 +73,14 @@ class PackedWeight:
         )
 
     def rows(self, codes: pg.Tensor) -> pg.Tensor:
-        """Return the rows with the given numbers, ``[*codes.shape, inputs]``."""
+        """Return the rows with the given indices, ``[*codes.shape, inputs]``."""
         some, scale = (pg.take(t, codes, axis=0) for t in (self.codes, self.scale))
         offset = None if self.offset is None else pg.take(self.offset, codes, axis=0)
         return pg.quantized.dequantize_blocks(some, scale, offset, bits=self.bits)
 
 
-def _in_turns(codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return bytes that each hold two neighbouring codes, the first one low."""
+def _interleaved_codes(codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return bytes of two consecutive codes, the first one in the low half."""
     both = np.concatenate([codes & 15, codes >> 4], axis=-1)
     return both[..., ::2] | both[..., 1::2] << 4
 
@@ -90,7 +92,7 @@ def can_pack(info: TensorInfo) -> bool:
 
 
 def packed_bytes(info: TensorInfo) -> int:
-    """Return how much memory a packed tensor takes."""
+    """Return the memory of a packed tensor in bytes."""
     count, bits, zero = ENCODINGS[info.kind]
     elements = math.prod(info.shape)
     numbers = 2 if count == 2 or zero else 1

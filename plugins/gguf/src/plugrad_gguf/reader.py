@@ -1,7 +1,7 @@
-"""Reads the structure of a GGUF file: metadata, and where each tensor is.
+"""Reads the structure of a GGUF file: its metadata, and the location of each tensor.
 
 The file is mapped into memory and untrusted. Every length is compared with the size of
-the file, and charged to the budget, before anything is made from it.
+the file, and charged to the budget, before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["Array", "GgufFile", "TensorInfo", "read"]
 Array: TypeAlias = np.ndarray[Any, Any]
 
 VERSIONS = (2, 3)
-MAX_AXES = 4  # of a tensor, as in ggml
+MAX_AXES = 4  # per tensor, as in ggml
 MAX_ALIGNMENT = 2**16  # bytes
 MAX_AXIS_SIZE = 2**48
 OBJECT_BYTES = 128  # memory of a metadata entry or a string, without its characters
 MIN_ENTRY_BYTES = 13  # the shortest metadata entry in a file: empty name, type, uint8
 MIN_TENSOR_BYTES = 24  # the shortest description of a tensor in a file
-NUMBERS = {  # by the type numbers of GGUF
+NUMBERS = {  # dtypes by GGUF type number
     0: "<u1",
     1: "<i1",
     2: "<u2",
@@ -53,7 +53,8 @@ class TensorInfo:
     Attributes:
         kind: How its elements are stored.
         shape: The size of each axis; the last one is contiguous.
-        data: The bytes, mapped from the file: ``uint8``, a row for each row.
+        data: The bytes, mapped from the file: ``uint8``, with one row of bytes for each
+            row of the tensor.
 
     """
 
@@ -79,7 +80,7 @@ def read(path: str | os.PathLike[str], budget: pg.Budget) -> GgufFile:
 
     Raises:
         OSError: The file cannot be opened.
-        ModelError: The file is no GGUF file, or is damaged.
+        ModelError: The file is not a GGUF file, or is damaged.
         BudgetError: The file describes more than the budget allows.
 
     """
@@ -112,7 +113,7 @@ class _Cursor:
         self._data = data
 
     def skip(self, nbytes: int) -> int:
-        """Move over some bytes, which must exist, and return where they begin."""
+        """Skip some bytes, which must exist, and return the position of the first."""
         begin = self.position
         if nbytes > len(self._data) - begin:
             raise DamagedError(
@@ -146,7 +147,7 @@ class _Cursor:
             raise DamagedError(f"a string is not UTF-8: {error.reason}") from None
 
     def texts(self, count: int) -> list[str]:
-        """Return the next strings; a vocabulary has 100,000 of them."""
+        """Return the next strings, fast enough for a vocabulary of 100,000."""
         self.check_count(count, 8, "strings")
         self.budget.allocate(OBJECT_BYTES * count)
         data, at = self._data, self.position
@@ -167,7 +168,7 @@ class _Cursor:
             raise DamagedError(f"a string is not UTF-8: {error.reason}") from None
 
     def check_count(self, count: int, nbytes: int, what: str) -> None:
-        """Raise unless ``count`` things of at least ``nbytes`` can follow."""
+        """Raise unless ``count`` items of at least ``nbytes`` bytes can follow."""
         left = len(self._data) - self.position
         if count * nbytes > left:
             raise DamagedError(f"{count} {what} should follow, in {left} bytes")
@@ -177,7 +178,7 @@ def _read_header(cursor: _Cursor) -> tuple[int, int]:
     """Return the numbers of tensors and of metadata entries."""
     magic = bytes(cursor.bytes[:4])
     if magic != b"GGUF":
-        raise ModelError([f"it begins with {magic!r}, and a GGUF file with b'GGUF'"])
+        raise ModelError([f"it begins with {magic!r}; a GGUF file begins with b'GGUF'"])
     cursor.skip(4)
     version = cursor.uint32()
     if version not in VERSIONS:
@@ -248,7 +249,7 @@ def _read_tensors(
     """Return the tensors; a ``ModelError`` lists all that are wrong."""
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= MAX_ALIGNMENT:
-        raise ModelError([f"general.alignment is {alignment!r}, which is no alignment"])
+        raise ModelError([f"general.alignment is {alignment!r}, which is not valid"])
     rows = []
     for _ in range(count):
         cursor.budget.count()
@@ -270,7 +271,9 @@ def _read_tensors(
             if name in tensors:
                 raise ValueError("it occurs twice")
             if offset % alignment:
-                raise ValueError(f"its offset {offset} is no multiple of {alignment}")
+                raise ValueError(
+                    f"its offset {offset} is not a multiple of {alignment}"
+                )
             if offset < end:
                 raise ValueError(f"its offset {offset} is in another tensor")
             tensors[name] = _locate(cursor.bytes, shape, kind, begin + offset)

@@ -12,14 +12,14 @@ __all__ = ["Sampler", "TextBuffer"]
 
 
 class Sampler:
-    """Chooses the next token by its logits.
+    """Chooses the next token from its logits.
 
     Args:
-        temperature: What the logits are divided by; 0: the most likely token.
+        temperature: The divisor of the logits; 0 chooses the most likely token.
         top_k: Choose among this number of the most likely tokens; None: among all.
         top_p: Then choose among the most likely tokens that together have this
             probability; None: among all.
-        seed: The seed of the random choices; None: another one each time.
+        seed: The seed of the random choices; None: a different one each time.
 
     Raises:
         ValueError: An argument is out of range.
@@ -53,7 +53,7 @@ class Sampler:
         return self.temperature == 0 or self.top_k == 1
 
     def choose(self, logits: np.ndarray[Any, Any]) -> int:
-        """Return a token number."""
+        """Return a token ID."""
         if self.is_greedy:
             return int(np.argmax(logits))
         values = logits.astype(np.float64)
@@ -73,10 +73,10 @@ class Sampler:
 
 
 class TextBuffer:
-    """Holds text back that may be half a character or the beginning of a stop word.
+    """Holds back text that may be half a character or the beginning of a stop word.
 
     Args:
-        stop: Texts that end the text and are left out.
+        stop: Stop words: the text ends before the first of them.
 
     """
 
@@ -93,7 +93,7 @@ class TextBuffer:
         return self._release(self._decoder.decode(data))
 
     def finish(self) -> str:
-        """Return the rest, when nothing follows."""
+        """Return the rest of the text after the last token."""
         text, has_stopped = self._release(self._decoder.decode(b"", final=True))
         return text if has_stopped else text + self._pending
 

@@ -1,4 +1,4 @@
-"""Splits text into the pieces of a SentencePiece vocabulary, as Llama 2 uses."""
+"""Splits text into the pieces of a SentencePiece vocabulary, as Llama 2 does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SentencePiece:
         self._tokens, self._unknown = tokens, unknown
         self._codes: dict[str, int] = {}
         self._scores: dict[str, float] = {}
-        self._bytes: dict[int, int] = {}  # the code of each byte
+        self._bytes: dict[int, int] = {}  # the token ID of each byte
         for code, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
             if kind == BYTE:
                 self._bytes[_byte_value(token, code)] = code
@@ -39,7 +39,7 @@ class SentencePiece:
         self._values = {code: value for value, code in self._bytes.items()}
 
     def encode(self, text: str) -> list[int]:
-        """Return the codes of a text without special tokens."""
+        """Return the token IDs of a text, without special tokens."""
         codes: list[int] = []
         for piece in self._merge(text.replace(" ", SPACE)):
             if piece in self._codes:
@@ -51,13 +51,13 @@ class SentencePiece:
         return codes
 
     def to_bytes(self, code: int) -> bytes:
-        """Return what a token adds to the text, encoded in UTF-8."""
+        """Return the bytes that a token adds to the text, in UTF-8."""
         if code in self._values:
             return bytes([self._values[code]])
         return self._tokens[code].replace(SPACE, " ").encode()
 
     def _merge(self, text: str) -> list[str]:
-        """Return the pieces; of equally good pairs the leftmost is merged."""
+        """Return the pieces; among equally good pairs, the leftmost is merged first."""
         pieces: list[str] = list(text)
         following = [*range(1, len(pieces)), -1]
         previous = [*range(-1, len(pieces) - 1)]
@@ -86,7 +86,7 @@ class SentencePiece:
 
 
 def _byte_value(token: str, code: int) -> int:
-    """Return 10 for the piece ``<0x0A>``."""
+    """Return the value of a byte piece: 10 for ``<0x0A>``."""
     try:
         value = int(token.removeprefix("<0x").removesuffix(">"), 16)
     except ValueError:

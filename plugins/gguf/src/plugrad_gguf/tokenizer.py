@@ -1,4 +1,4 @@
-"""The tokenizer in a GGUF file: text to token numbers and back."""
+"""The tokenizer in a GGUF file: text to token IDs and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sentencepiece import SentencePiece
 __all__ = ["Tokenizer"]
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4  # the types of tokens in GGUF
-# Tokens that end a text, whichever of them the metadata names.
+# Tokens that end a text even if the metadata does not name them.
 ENDS = (
     "</s>",
     "<|end_of_text|>",
@@ -51,7 +51,7 @@ class Tokenizer:
         if not isinstance(kind, str) or kind not in ("gpt2", "llama"):
             raise ValueError(
                 f"tokenizer: the file has the tokenizer {kind!r}; supported are 'gpt2' "
-                "(byte-level BPE) and 'llama' (SentencePiece): pass token numbers "
+                "(byte-level BPE) and 'llama' (SentencePiece): pass token IDs "
                 "instead of text"
             )
         self.tokens = self._get_texts("tokens")
@@ -75,15 +75,15 @@ class Tokenizer:
     def encode(
         self, text: str, *, special: bool = True, bos: bool | None = None
     ) -> list[int]:
-        """Return the numbers of the tokens of a text.
+        """Return the token IDs of a text.
 
         Args:
             text: The text.
             special: Whether names of control tokens in the text, such as
-                ``<|im_end|>``, become these tokens. Pass False for text that you do
-                not trust.
-            bos: Whether the result begins with ``bos``; None: if the file says so and
-                the text does not begin with its name.
+                ``<|im_end|>``, are read as these tokens. Pass False for text that you
+                do not trust.
+            bos: Whether ``bos`` is added at the beginning. None: as the file says,
+                unless the text itself begins with the name of ``bos``.
 
         """
         codes: list[int] = []
@@ -106,11 +106,11 @@ class Tokenizer:
         """Return the text of tokens.
 
         Args:
-            tokens: The numbers.
+            tokens: The token IDs.
             special: Whether control tokens are shown by their names.
 
         Raises:
-            ValueError: A number is not in the vocabulary.
+            ValueError: An ID is not in the vocabulary.
 
         """
         codes = [int(code) for code in tokens]
@@ -118,11 +118,11 @@ class Tokenizer:
         text = data.decode("utf-8", "replace")
         starts = codes[1:] if codes[:1] == [self.bos] else codes
         if self._adds_space and not special and starts:
-            return text.removeprefix(" ")  # which encode has added
+            return text.removeprefix(" ")  # encode has added it
         return text
 
     def to_bytes(self, code: int, *, special: bool = False) -> bytes:
-        """Return what a token adds to the text; nothing, if it is a control token."""
+        """Return the bytes that a token adds to the text; none for a control token."""
         if not 0 <= code < len(self.tokens):
             raise ValueError(
                 f"decode: there is no token {code}; the vocabulary has "
@@ -139,7 +139,7 @@ class Tokenizer:
             return []
         return self._model.encode(f" {text}" if space else text)
 
-    # --- reading of the metadata -----------------------------------------------------
+    # --- reading the metadata --------------------------------------------------------
 
     def _get(self, key: str, default: Any = None) -> Any:
         return self._metadata.get(f"tokenizer.ggml.{key}", default)
@@ -158,7 +158,7 @@ class Tokenizer:
         if not isinstance(values, list) or not all(isinstance(x, str) for x in values):
             raise ValueError(
                 f"tokenizer: tokenizer.ggml.{key} is missing or not a list of strings; "
-                "the file may contain only a model: pass token numbers instead of text"
+                "the file may contain only a model: pass token IDs instead of text"
             )
         return values
 
@@ -191,7 +191,7 @@ class Tokenizer:
         if pre not in PRETOKENIZERS:
             raise ValueError(
                 f"tokenizer: text is split as {pre!r}; supported are "
-                f"{', '.join(PRETOKENIZERS)}: pass token numbers instead of text"
+                f"{', '.join(PRETOKENIZERS)}: pass token IDs instead of text"
             )
         return ByteLevel(self.tokens, self._get_texts("merges"), pre)
 
@@ -210,7 +210,7 @@ class Tokenizer:
         return frozenset(code for code in (*named, *others) if code is not None)
 
     def _pattern(self, kinds: Sequence[int]) -> re.Pattern[str] | None:
-        """Return what finds the tokens of some types in a text, the longest first."""
+        """Return a pattern that finds tokens of some types, the longest first."""
         found = {
             token
             for token, kind in zip(self.tokens, self._kinds, strict=True)

@@ -1,7 +1,7 @@
-"""How weights are held in memory, and the products with them.
+"""Stores weights in memory and multiplies by them.
 
-Only this module and ``packed`` know how a weight is stored: packed as in the file where
-plugrad can multiply by it so, and else as float32.
+Only this module and ``packed`` know how a weight is stored: packed as in the file if
+plugrad can multiply by the packed form, else as float32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .reader import Array, TensorInfo
 
 __all__ = ["Params", "Weight", "convert", "is_supported", "stored_bytes"]
 
-CHUNK_ELEMENTS = 2**20  # converted at once; temporary memory is some times as much
+# The number of elements converted at once; temporary arrays are a few times as large.
+CHUNK_ELEMENTS = 2**20
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Weight:
         return pg.matmul(x, self.values, transpose_b=True)
 
     def rows(self, codes: pg.Tensor) -> pg.Tensor:
-        """Return the rows with the given numbers, ``[*codes.shape, inputs]``."""
+        """Return the rows with the given indices, ``[*codes.shape, inputs]``."""
         return pg.take(self.values, codes, axis=0)
 
 
@@ -63,7 +64,7 @@ class Params:
     vectors: Mapping[str, pg.Tensor]
 
     def __jit_state__(self) -> tuple[Any, ...]:
-        """Return what may change between calls: nothing, so jit compares nothing."""
+        """Return the state that may change between calls: none, so jit skips it."""
         return ()
 
     @classmethod
@@ -91,7 +92,7 @@ class Params:
 
 @functools.cache
 def is_supported(kind: gguf.GGMLQuantizationType) -> bool:
-    """Return whether tensors of a type in a file can be used."""
+    """Return whether tensors of a GGUF type are supported."""
     _, nbytes = gguf.GGML_QUANT_SIZES[kind]
     try:
         gguf.dequantize(np.zeros((1, nbytes), np.uint8), kind)
@@ -101,7 +102,7 @@ def is_supported(kind: gguf.GGMLQuantizationType) -> bool:
 
 
 def stored_bytes(tensors: Iterable[TensorInfo]) -> int:
-    """Return how much memory the tensors of a file will take on a backend."""
+    """Return the memory in bytes that the tensors of a file need on a backend."""
     return sum(
         packed_bytes(info)
         if len(info.shape) == 2 and info.kind in ENCODINGS

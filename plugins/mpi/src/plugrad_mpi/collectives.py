@@ -16,7 +16,8 @@ from plugrad.plugin import Kernel, Runtime, TensorLike, run, run_many, runtime
 from . import contracts
 from .plugin import BACKENDS
 
-_prepared: dict[str, Runtime] = {}  # by backend name, whose runtime may be replaced
+# The runtime for which kernels were registered, by backend name; it may be replaced.
+_prepared: dict[str, Runtime] = {}
 
 
 def prepare() -> None:
@@ -153,7 +154,7 @@ def send(x: TensorLike, /, dest: int, tag: int = 0) -> Tensor:
 
 
 def receive(like: TensorLike, /, source: int, tag: int = 0) -> Tensor:
-    """Return what the rank ``source`` sends.
+    """Return the tensor that the rank ``source`` sends.
 
     The backward pass sends the cotangent back only if ``like`` depends on a
     differentiated tensor. The values of ``like`` are not used; its gradient is zero.

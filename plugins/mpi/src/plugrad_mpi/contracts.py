@@ -3,7 +3,7 @@
 A gradient is the adjoint of the collective as a linear map on the tensors of all ranks:
 the differentiated function is the sum of the results of all ranks. Horovod and
 ``torch.distributed.nn`` share this convention; in mpi4jax the gradient of a sum over
-the ranks is the identity, which counts the results of all ranks as one.
+the ranks is the identity, which counts the equal results of all ranks only once.
 
 The gradients call collectives themselves, so derivatives of every order are correct. A
 value that a rank does not need is masked, not omitted, so that all ranks run the same

@@ -6,10 +6,10 @@ own session, where mpiexec does not end it. ``epoll`` returns the ranks in the o
 which they ended, even if the witness starts or wakes up later. The witness needs Linux.
 
 mpiexec notices the end of a rank when the system closes the socket of the rank, which
-is before the process has ended: on a busy machine, another process that mpiexec kills
-can end first. Therefore each rank also holds a pipe open. Linux closes the files of an
-ending process from the highest number down, and the number of the pipe is above that of
-the socket, so the witness notices the end of the pipe first.
+happens before the process has ended: on a busy machine, another process that mpiexec
+kills can end first. Therefore each rank also holds a pipe open. Linux closes the files
+of an ending process from the highest number down, and the number of the pipe is above
+that of the socket, so the witness notices the end of the pipe first.
 
 Map: ``start`` and ``Witness``, which the ranks call; the code of the process.
 """
@@ -62,7 +62,7 @@ def start(comm: Any, kind: int) -> Witness | None:
 
     Args:
         comm: The communicator of all ranks.
-        kind: ``MPI.COMM_TYPE_SHARED``: the ranks of one machine.
+        kind: ``MPI.COMM_TYPE_SHARED``, which groups the ranks of each machine.
 
     """
     machine = comm.Split_type(kind)
@@ -75,7 +75,7 @@ def start(comm: Any, kind: int) -> Witness | None:
     if machine.rank == 0:
         with contextlib.suppress(OSError):  # a sandbox may forbid it
             process = _start_process(comm.size, ranks)
-    pid = machine.bcast(process and process.pid)  # before that, no rank ends
+    pid = machine.bcast(process and process.pid)  # no rank ends before this
     machine.Free()
     os.close(read_end)
     if pid is None:

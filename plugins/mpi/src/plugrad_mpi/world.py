@@ -78,7 +78,7 @@ class DivergenceError(RuntimeError):
 
 
 def rank() -> int:
-    """Return the number of this process: 0 to ``size() - 1``.
+    """Return the rank of this process: 0 to ``size() - 1``.
 
     Example:
         >>> mpi.rank()
@@ -136,7 +136,7 @@ class World:
         self.busy: tuple[tuple[Any, ...], float] | None = None
         self.under_way = threading.Event()
         self._last: tuple[Any, ...] = ("nothing", None, {})
-        self._thread = threading.main_thread().ident or 0  # of the last collective
+        self._thread = threading.main_thread().ident or 0  # runs collectives
         self.witness: Witness | None = None
         if self.size > 1:
             self.witness = start(self.comm, self.mpi.COMM_TYPE_SHARED)
@@ -236,7 +236,7 @@ def _end_job(
     trace: TracebackType | None,
 ) -> None:
     """Show an uncaught exception and end the job on all ranks."""
-    import traceback  # 2 ms, which every import of a plugrad backend would take
+    import traceback  # here, because it would delay opening any backend by 2 ms
 
     show_exception(kind, error, trace)
     reason = "".join(traceback.format_exception_only(error)).strip()

@@ -1,9 +1,9 @@
 """ZeRO-1: each rank stores and updates a part of the optimizer's state.
 
-The parameters of one dtype are joined to a vector, padded to a multiple of ``size()``.
-A step consists of a reduce-scatter of the gradients, the optimizer on the part of this
-rank, and an all-gather of the parameters. Together, the two collectives move as many
-bytes as an all-reduce of the gradients.
+The parameters of each dtype form a vector, padded to a multiple of ``size()``. A step
+consists of a reduce-scatter of the gradients, the optimizer on the part of this rank,
+and an all-gather of the parameters. Together, the two collectives move as many bytes as
+an all-reduce of the gradients.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sharded(NamedTuple):
 
 
 class _Vectors:
-    """Joins the leaves of a tree to one vector per dtype."""
+    """Joins the leaves of a tree into one vector per dtype."""
 
     def __init__(self, params: Tree) -> None:
         self.here = world()
@@ -61,7 +61,7 @@ class _Vectors:
         return -(-self.lengths[name] // self.here.size)
 
     def join(self, leaves: list[Tensor]) -> dict[str, Tensor]:
-        """Join leaves to one padded vector for each dtype."""
+        """Join leaves into one padded vector for each dtype."""
         found = {}
         for name, length in self.lengths.items():
             parts = [x.reshape(-1) for x in leaves if str(x.dtype) == name]

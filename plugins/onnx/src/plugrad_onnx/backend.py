@@ -28,7 +28,7 @@ class PreparedModel(BackendRep):
         self.model = model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return the outputs; inputs are a sequence or a dict of names."""
+        """Return the outputs; inputs are a sequence, or a dict by input name."""
         with on_backend(self.model.backend):
             return self._run(inputs)
 
@@ -43,7 +43,7 @@ class PreparedModel(BackendRep):
 
 
 def _as_input(value: Any) -> Any:
-    """Return an input as a tensor: models would keep a small array on the host."""
+    """Return an input as a tensor, because models keep small arrays on the host."""
     if isinstance(value, list):
         return [_as_input(one) for one in value]
     if isinstance(value, onnx.TensorProto):

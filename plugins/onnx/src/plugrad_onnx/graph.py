@@ -1,4 +1,4 @@
-"""The nodes and graphs of a model; ``reader`` creates and ``passes`` rewrite them."""
+"""The nodes and graphs of a model: ``reader`` creates them, ``passes`` rewrite them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Node:
-    """An op with the names of its inputs and outputs; "" if omitted."""
+    """An op with the names of its inputs and outputs; "" stands for an omitted one."""
 
     row: Op
     version: int
@@ -41,7 +41,7 @@ class Node:
         return [value for value in self.attrs.values() if isinstance(value, Graph)]
 
     def __str__(self) -> str:
-        """Return "y = Conv(x, w)"."""
+        """Return text such as "y = Conv(x, w)"."""
         inputs = ", ".join(name or "None" for name in self.inputs)
         outputs = ", ".join(filter(None, self.outputs))
         return printable(f"{outputs} = {self.op}({inputs})")
@@ -52,7 +52,7 @@ class Graph:
     """The nodes of a model or of a branch, in topological order.
 
     Attributes:
-        constants: Arrays by name; integer arrays that serve as shapes are among them.
+        constants: Arrays by name, including integer arrays that serve as shapes.
         params: Floating-point weights by name.
         ranks: The known ranks of values, by name.
 

@@ -41,7 +41,8 @@ class OnnxStep:
         tensors: Positions of the inputs that must be tensors.
         reads: Positions of the inputs that must be NumPy arrays.
         drops: Slots of the values that no later step uses.
-        scope: The name of the node, as in ``plugrad.name_scope``; else of its output.
+        scope: The name for ``plugrad.name_scope``: that of the node or, if it has none,
+            of its first output.
 
     """
 
@@ -246,7 +247,7 @@ class Session:
         return values
 
     def compute(self, f: Callable[[], Value]) -> Value:
-        """Return ``f()``; values that outlive the call are made outside its scopes."""
+        """Return ``f()``, run outside the caller's scopes if the session is shared."""
         return f() if self.backend is None else run_outside_scopes(f, self.backend)
 
     def run(

@@ -176,7 +176,7 @@ def find(domain: str, name: str, version: int) -> Op | None:
 
 
 def since_versions(domain: str, name: str) -> list[int]:
-    """Return the opset versions since which an op is implemented."""
+    """Return the first opset version of each implementation of an op."""
     return [row.since for row in _TABLE.get((domain, name), ())]
 
 

@@ -14,8 +14,8 @@ from .program import OnnxProgram, Session, run_outside_scopes
 
 __all__ = ["Runner"]
 
-# An integer or bool array of at most this many elements stays on the host if it is an
-# input, because it may be a shape.
+# Integer and bool inputs with at most this many elements stay on the host, because they
+# may be shapes.
 HOST_MAX_ELEMENTS = 1024
 
 

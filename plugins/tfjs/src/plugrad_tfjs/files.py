@@ -1,7 +1,7 @@
 """Reads and writes the files of a model: ``model.json`` and the shards of its weights.
 
-Memory for the weights is allocated only after a check that their files have the sizes
-which the manifest states.
+Memory for the weights is allocated only after the sizes of their files have been
+checked against the manifest.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _decode(spec: Mapping[str, Any], data: bytes) -> Array:
-    """Return the values of a weight, dequantized like in TensorFlow.js."""
+    """Return the values of a weight, dequantized as in TensorFlow.js."""
     dtype = spec["dtype"]
     rule = spec.get("quantization")
     stored = QUANTIZED[rule["dtype"]] if rule else DTYPES[dtype]

@@ -1,6 +1,6 @@
 """Builds a program from a graph model.
 
-The name of a value is ``(node, output)``; the name of a constant is the node's name.
+The name of a value is ``(node, output number)``; that of a constant is its node's name.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Reader:
         return ref[0] if self.nodes[ref[0]]["op"] == "Const" else ref
 
     def outputs(self) -> list[tuple[str, int]]:
-        """Return the outputs of the signature; without them, the unused values."""
+        """Return the outputs of the signature, or else those of the unused nodes."""
         entries = self.entries("outputs")
         if entries:
             return [
@@ -175,7 +175,7 @@ class Reader:
         return [(name, require({name: x}, name, dict, key)) for name, x in rows]
 
     def attrs(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes of a node in the form of the file."""
+        """Return the attributes of a node as they are in the file."""
         attrs = node.get("attr")
         return attrs if isinstance(attrs, Mapping) else {}
 

@@ -25,7 +25,7 @@ from .topology import MODELS, Container, Spec, require
 __all__ = ["read_layers"]
 
 ENDINGS = ("_initializer", "_regularizer", "_constraint")
-# Settings that do not change the result at inference, or that weights determine.
+# Settings that do not change the result at inference, or that follow from the weights.
 IGNORED = {"name", "dtype", "trainable", "batch_input_shape", "batch_shape", "seed"}
 IGNORED |= {"rate", "stddev", "noise_shape", "implementation", "unroll", "dropout"}
 IGNORED |= {"recurrent_dropout", "unit_forget_bias", "momentum", "sparse", "ragged"}
@@ -65,7 +65,7 @@ class Reader:
         self.masks: dict[Name, Name] = {}
         self.owners: dict[str, object] = {}  # the layer of each weight
         self.frozen: set[str] = set()
-        self.cell_free_names = {}  # weight names without the cell name of Keras 2
+        self.cell_free_names = {}  # full weight names by name without cell
         for name in weights:
             parts = name.split("/")
             self.cell_free_names["/".join([*parts[:-2], parts[-1]])] = name
@@ -351,9 +351,10 @@ def _order(box: Container) -> list[tuple[str, int]]:
 
 
 def _mask(value: float | None, x: Any) -> Any:
-    """Return which steps are valid.
+    """Return a mask of the valid steps.
 
-    An index is valid if it is not 0, a vector if an element differs from ``value``.
+    An index is valid if it is not 0. A vector is valid if any element differs from
+    ``value``.
     """
     if value is None:
         return pg.not_equal(x, 0)

@@ -80,7 +80,7 @@ class TfjsExplanation:
 
     Attributes:
         ops: The number of layers or ops that run, by name.
-        parameters: The total number of elements in its parameters.
+        parameters: The total number of elements in the parameters.
 
     """
 

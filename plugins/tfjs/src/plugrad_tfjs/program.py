@@ -29,7 +29,7 @@ class TfjsStep:
         outputs: The names of the output values.
         weights: For each weight parameter of the function, the name of its weight.
         settings: The settings in the file, by parameter of the function.
-        scope: The name of the layer or node, printable, as in ``plugrad.name_scope``.
+        scope: The printable name of the layer or node, for ``plugrad.name_scope``.
 
     """
 
@@ -106,7 +106,7 @@ class TfjsProgram:
 def dependencies(
     wanted: Iterable[Name], needs: Callable[[Name], Iterable[Name]]
 ) -> dict[Name, list[Name]]:
-    """Return the direct dependencies of each wanted name and, recursively, of these."""
+    """Return the direct dependencies of the wanted names and of all dependencies."""
     found: dict[Name, list[Name]] = {}
     pending = [*wanted][::-1]
     while pending:

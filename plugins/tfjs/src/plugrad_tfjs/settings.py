@@ -18,7 +18,7 @@ from .activations import activation, fused_names
 __all__ = ["Format", "Inference", "Ints", "Padding", "inputs_of", "settings_of"]
 
 Ints = tuple[int, ...]
-Padding = Any  # "valid", "same", ...; not every function supports each
+Padding = Any  # "valid", "same", ...; some functions support only a few
 Inference = bool  # must be false: normalization with batch statistics is refused
 Format = str  # channels-first or channels-last
 Function = Callable[..., Any]

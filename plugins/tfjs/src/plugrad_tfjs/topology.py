@@ -54,7 +54,7 @@ class Container:
 
     Attributes:
         specs: The layers by name.
-        inputs: The layers that are the inputs.
+        inputs: The names of the input layers.
         outputs: The values that the model returns.
 
     """
@@ -163,7 +163,7 @@ class Container:
         return name, node - (self.specs[name].inner is not None), output
 
     def needs(self, key: Any) -> Iterable[tuple[str, int]]:
-        """Return the calls on which a call depends; ModelError if it does not exist."""
+        """Return the calls that a call depends on; raise if the call does not exist."""
         name, number = key
         spec = self.specs[name]
         if spec.kind == "InputLayer" and number == 0:
@@ -174,7 +174,7 @@ class Container:
 
     @functools.cached_property
     def output_counts(self) -> dict[tuple[str, int], int]:
-        """The number of outputs of each call that are used."""
+        """For each call, the number of outputs up to the last one that is used."""
         refs = [r for s in self.specs.values() for call in s.calls for r in call.inputs]
         counts: dict[tuple[str, int], int] = {}
         for name, number, output in [*refs, *self.outputs]:

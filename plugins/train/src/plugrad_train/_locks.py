@@ -14,7 +14,9 @@ fcntl: Any = None
 with contextlib.suppress(ImportError):  # on Windows
     fcntl = import_module("fcntl")
 
-ABANDONED_AFTER_S = 3600.0  # on file systems without locks; no save takes longer
+# The age at which an unreferenced file counts as abandoned where the file system has
+# no locks. No save takes that long.
+ABANDONED_AFTER_S = 3600.0
 
 
 @contextlib.contextmanager

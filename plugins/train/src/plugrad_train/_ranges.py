@@ -34,7 +34,7 @@ class Range(NamedTuple):
 
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, without_low=True)
-DECAY = Range(0, 1)  # without 1, with which a running mean would never change
+DECAY = Range(0, 1)  # excludes 1: the running mean would never change
 FRACTION = Range(0, 1, without_high=False)
 
 RANGES = {

@@ -35,7 +35,7 @@ def map_leaves(f: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
 
 
 def is_trained(x: Any) -> bool:
-    """Return whether a leaf of parameters is floating."""
+    """Return whether a leaf is a tensor with a real floating dtype."""
     return isinstance(x, pg.Tensor) and pg.isdtype(x.dtype, "real floating")
 
 
@@ -131,7 +131,7 @@ def check_shuffle(op: str, shuffle: object) -> None:
 
 
 def check_integer(op: str, name: str, value: int, least: int = 1) -> int:
-    """Return an integer; raise unless it is at least ``least``. 3.0 is an integer."""
+    """Return an integer; raise unless it is at least ``least``. 3.0 is allowed."""
     number = check_between(op, name, value, least)
     is_finite = isinstance(number, int) or math.isfinite(number)
     if not is_finite or number != int(number):

@@ -34,7 +34,7 @@ NAME = re.compile(r"step-(\d{8,})\.json")
 TENSORS = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
 # A temporary file of this module, or the temporary folder of pg.save for that file.
 DRAFT = re.compile(r"\d+\.[0-9a-f]{8}\.tmp(\.[0-9a-f]{8}\.tmp)?")
-MAX_STEP = 10**18  # file names have at most 255 characters
+MAX_STEP = 10**18  # keeps file names below the limit of 255 characters
 # The entries of a JSON file, each with its check. "file" must be a name, not a path.
 PARTS: dict[str, Callable[[Any], bool]] = {
     "step": lambda x: type(x) is int,
@@ -213,8 +213,8 @@ class Checkpoints:
         Args:
             like: A tree with the structure, shapes and dtypes of the saved tree, such
                 as new parameters. Its values are not used.
-            step: A step; None: the newest step. Then damaged checkpoints are skipped
-                with a warning.
+            step: The step to restore. None: the newest step whose checkpoint is not
+                damaged; damaged checkpoints are skipped with a warning.
 
         Returns:
             The step, the tree, the rest and the metrics.
@@ -386,7 +386,7 @@ def _as_json(value: object) -> Any:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a temporary folder, which another process may remove as well.
+    """Remove a file or a temporary folder, unless another process has removed it.
 
     The temporary folder of ``pg.save`` contains only files. Anything else with such a
     name is left alone.

@@ -227,7 +227,7 @@ def padded(batch: Tree, size: int, /) -> Padded:
     return Padded(data, np.arange(size) < rows)
 
 
-# --- ahead of time ---------------------------------------------------------------
+# --- prefetching -----------------------------------------------------------------
 
 
 class Prefetch:

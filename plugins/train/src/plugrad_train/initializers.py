@@ -101,7 +101,7 @@ def variance_scaling(
 def truncated_normal(
     shape: Shape, stddev: float = 0.02, *, seed: Seed = None, dtype: Any = pg.float32
 ) -> pg.Tensor:
-    """Return normal numbers within two standard deviations of 0.
+    """Return normally distributed numbers, truncated at two standard deviations.
 
     Example:
         >>> w = pt.initializers.truncated_normal((100,), 0.5, seed=0)
@@ -115,13 +115,13 @@ def truncated_normal(
 def orthogonal(
     shape: Shape, gain: float = 1.0, *, seed: Seed = None, dtype: Any = pg.float32
 ) -> pg.Tensor:
-    """Return a random matrix with orthogonal rows or columns of length ``gain``.
+    """Return a random matrix with orthogonal rows or columns of norm ``gain``.
 
     All axes except the last are merged into the rows.
 
     Args:
         shape: The shape, with at least two axes.
-        gain: The length of the rows or columns.
+        gain: The Euclidean norm of the rows or columns.
         seed: A seed, or a key.
         dtype: The dtype.
 
@@ -138,7 +138,7 @@ def orthogonal(
         dynamics of learning in deep linear neural networks", ICLR 2014.
 
     """
-    fans(shape)  # raises if the shape is not a matrix
+    fans(shape)  # raises if there are fewer than two axes
     rows = math.prod(shape[:-1])
     columns = shape[-1]
     normal = pg.random.normal(

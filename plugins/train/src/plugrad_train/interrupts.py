@@ -32,7 +32,7 @@ def interrupts() -> Iterator[threading.Event]:
 
 
 def interruption_message(checkpoints: Checkpoints | None, step: int) -> str:
-    """Return the message to the user after Ctrl-C, which says how to resume."""
+    """Return the message after Ctrl-C, which tells the user how to resume."""
     if checkpoints is None:
         return (
             f"interrupted after step {step}, without a checkpoint: pass checkpoints= "

@@ -98,7 +98,7 @@ class JsonLines:
 
 
 def _line(record: Record) -> str:
-    """Return a record as a line; JSON has no NaN and no infinity."""
+    """Return a record as a line of JSON; NaN and infinity become null."""
     values = {n: x if math.isfinite(x) else None for n, x in record.items()}
     return json.dumps(values) + "\n"
 
@@ -155,13 +155,13 @@ def open_callbacks(
     curve: list[Record] | None,
     step: int,
 ) -> list[Callable[[Progress], str | None]]:
-    """Return the callbacks of the log and the curves, which the stack closes.
+    """Return the callbacks that write the log and the curves.
 
     Args:
-        stack: The exit stack that closes the callbacks.
+        stack: The exit stack that draws the curves when it closes.
         log: The file of the log, if any.
         curves: The file of the curves, if any.
-        curve: The records to draw so far.
+        curve: The list of records to draw, to which the callback appends.
         step: The step from which training continues.
 
     """

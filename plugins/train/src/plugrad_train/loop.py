@@ -247,8 +247,8 @@ def fit(
         params: The parameters before the first step.
         optimizer: The optimizer.
         batches: ``Batches`` or similar. The arrays of a batch become tensors.
-        epochs: The number of epochs after which to end, counted from the first call.
-        steps: The number of steps after which to end.
+        epochs: The total number of epochs, including those before a resumption.
+        steps: The total number of steps, including those before a resumption.
         key: A random key; each step gets a key derived from it and the step number.
         validate: A function of the parameters that returns metrics, called after each
             epoch.
@@ -328,7 +328,7 @@ def _check_limit(name: str, value: int | None, least: int) -> int | None:
 
 
 def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
-    """Raise an error if the folder contains checkpoints of another training."""
+    """Raise an error if the folder contains checkpoints of another training run."""
     if checkpoints is None:
         if resume:
             raise ValueError(
@@ -342,7 +342,7 @@ def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
 
 
 class _Loop:
-    """The state of a training.
+    """The state of a training run.
 
     Attributes:
         limits: The numbers of epochs and steps after which training ends.

@@ -1,7 +1,8 @@
 """Losses that ``pg.losses`` lacks. The labels come first, as in ``pg.losses``.
 
-A loss is the mean over all elements, or over the elements with non-zero ``weights``. If
-the weights are the mask of a padded batch, it is the mean over the examples.
+A loss is the mean over all elements or, with ``weights``, the weighted sum divided by
+the number of non-zero weights. If the weights are the mask of a padded batch, this is
+the mean over the examples.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TensorLike = Any
 
 
 def _mean(losses: pg.Tensor, weights: TensorLike | None) -> pg.Tensor:
-    """Return the mean over the elements with non-zero weights."""
+    """Return the weighted sum, divided by the number of non-zero weights."""
     if weights is None:
         return pg.mean(losses)
     weights = pg.astype(pg.asarray(weights), losses.dtype)

@@ -25,7 +25,7 @@ TensorLike = Any
 
 
 def _mean(values: pg.Tensor, weights: TensorLike | None) -> pg.Tensor:
-    """Return the mean, weighted by rows."""
+    """Return the mean; ``weights`` has one weight per row."""
     if weights is None:
         return pg.mean(values)
     w = pg.astype(pg.asarray(weights), values.dtype)

@@ -51,7 +51,7 @@ def constant(value: float) -> Schedule:
 
 @hinted
 def step(value: float, factors: Mapping[int, float]) -> Schedule:
-    """Return the schedule that multiplies ``value`` by factors, each from a step on.
+    """Return the schedule that multiplies ``value`` by factors, each from its step on.
 
     Args:
         value: The first value.

@@ -156,13 +156,13 @@ def scale_by_rms(
 ) -> Transform:
     """Return the transform of RMSProp: ``g / √(v + eps)``, or ``g / (√v + eps)``.
 
-    ``v`` is a running mean of squared gradients or, if centered, of their variance.
+    ``v`` is a running mean of the squared gradients or, if centered, their variance.
 
     Args:
         decay: The decay of the means.
         eps: Added to the denominator.
-        centered: Whether to divide by the standard deviation (optax'
-            ``scale_by_stddev``).
+        centered: Whether to divide by the standard deviation, like
+            ``optax.scale_by_stddev``.
         eps_in_sqrt: Whether ``eps`` is added inside the square root, as in optax;
             PyTorch adds it outside.
 
@@ -297,7 +297,13 @@ def scale(factor: float) -> Transform:
 
 
 class Rate(NamedTuple):
-    """The number of steps, and the factor of the last step (of the next if fixed)."""
+    """The state of ``scale_by_learning_rate`` and ``scale_by_schedule``.
+
+    Attributes:
+        steps: The number of completed steps.
+        rate: With a schedule, the factor of the last step; else that of every step.
+
+    """
 
     steps: pg.Tensor
     rate: pg.Tensor

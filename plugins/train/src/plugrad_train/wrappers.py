@@ -160,7 +160,7 @@ class Finite(NamedTuple):
     Attributes:
         inner: The state of the wrapped optimizer.
         skipped: The number of skipped steps.
-        in_a_row: The number of consecutive steps, up to the last, that were skipped.
+        in_a_row: The number of steps skipped since the last one that was not skipped.
 
     """
 
@@ -237,7 +237,8 @@ def check_finite(state: Any, /, *, limit: int = 0) -> None:
         limit: The number of consecutive skipped steps that is allowed.
 
     Raises:
-        NonFiniteError: The last steps, more than ``limit``, were skipped.
+        NonFiniteError: More than ``limit`` steps in a row were skipped, including the
+            last one.
         ValueError: The state does not count skipped steps.
 
     """
@@ -266,7 +267,7 @@ class Scaled(NamedTuple):
         inner: The state of the wrapped optimizer.
         scale: The factor of the loss.
         good: The number of steps with finite gradients since the scale last changed.
-        in_a_row: The number of consecutive steps, up to the last, that were skipped.
+        in_a_row: The number of steps skipped since the last one that was not skipped.
 
     """
 

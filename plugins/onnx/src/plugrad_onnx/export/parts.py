@@ -1,4 +1,4 @@
-"""Replaces steps that ONNX has no op for by the kernels of which they are composed."""
+"""Replaces steps that have no ONNX op with the kernels that they are composed of."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["expanded"]
 
 
 def expanded(graph: Graph, names: Collection[str]) -> Graph:
-    """Return a graph that computes the same with the kernels of these names.
+    """Return an equivalent graph that uses the named kernels as far as possible.
 
-    Kernels of other names are replaced by their decompositions. If a decomposition
-    needs kernels of still other names, the step stays.
+    Other kernels are replaced by their decompositions. A step whose decomposition also
+    needs other kernels stays unchanged.
     """
     return Expansion(graph, names).graph()
 
@@ -25,7 +25,7 @@ class Expansion:
 
     Attributes:
         steps: The steps so far.
-        constants, specs: Those of the graph, and of the decompositions.
+        constants, specs: The constants and specs of the graph and the decompositions.
 
     """
 
@@ -60,7 +60,7 @@ class Expansion:
         for y, output in zip(part.outputs, step.outputs, strict=True):
             if y in made and y not in numbers:
                 numbers[y] = output
-            else:  # an input, a constant, or another output as well
+            else:  # y is an input, a constant, or already another output
                 copies.append((y, output))
         for value, spec in part.specs.items():
             if value not in numbers:

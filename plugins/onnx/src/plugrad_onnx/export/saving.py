@@ -32,7 +32,7 @@ def save(
 
     The inputs of the model have fixed shapes, those of the examples. Tensors that the
     function captures become initializers. If the function assigns items of an input,
-    such as a cache, and does not return it, its new value is a further output.
+    such as a cache, and does not return it, the model returns the new value as well.
 
     Args:
         f: A function of tensors that returns a tensor or a tree of tensors. Which
@@ -45,7 +45,7 @@ def save(
     Raises:
         TypeError: ``example_inputs`` is not a list or a tuple.
         ValueError: ``jit`` cannot record the function, the function reads Variables, or
-            ONNX has no equivalent of some kernels, all of which the message names.
+            ONNX has no equivalent of some kernels; the message names all of them.
 
     Example:
         >>> import plugrad as pg

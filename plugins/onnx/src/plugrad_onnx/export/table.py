@@ -1,7 +1,7 @@
 """The table of ``save``: the ONNX ops for each plugrad kernel.
 
-A row is called with the writer, the names of the inputs, the attributes and the specs
-of the outputs. It returns the name or the names of the outputs.
+Each row is a function of the writer, the input names, the attributes and the output
+specs. It returns the name or the names of the outputs.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _copy_sign(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
     zero = w.like(0, x[1])
     one = w.like(1, x[1])
     inverse = w.emit("Reciprocal", x[1])
-    b = w.emit("Where", w.emit("Equal", x[1], zero), inverse, x[1])  # -inf for -0.0
+    b = w.emit("Where", w.emit("Equal", x[1], zero), inverse, x[1])  # 1 / -0.0 = -inf
     # A product, because ONNX Runtime's Where turns -0.0 into 0.0.
     sign = w.emit("Where", w.emit("Less", b, zero), w.emit("Neg", one), one)
     return w.emit("Mul", w.emit("Abs", x[0]), sign)

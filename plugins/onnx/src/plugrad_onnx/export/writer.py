@@ -112,9 +112,9 @@ class Writer:
         names = [names] if isinstance(names, str) else names
         for number, name in zip(step.outputs, names, strict=True):
             self.names[number] = name
-            self.specs[name] = self.graph.specs[number]  # emit only guesses it
+            self.specs[name] = self.graph.specs[number]  # emit has guessed it
 
-    # --- for the table -----------------------------------------------------------
+    # --- helpers for the table ---------------------------------------------------
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Return the name of a new initializer."""
@@ -129,7 +129,7 @@ class Writer:
         return self.constant(values, np.int64)
 
     def like(self, value: float, name: str) -> str:
-        """Return the name of a number in the dtype of another value."""
+        """Return the name of a new initializer in the dtype of another value."""
         return self.constant(value, self.specs[name].dtype)
 
     def emit(self, op: str, *inputs: str, output: str = "", **attrs: Any) -> str:

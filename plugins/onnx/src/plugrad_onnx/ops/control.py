@@ -32,7 +32,7 @@ def if_(
 
 
 def stack_values(values: Sequence[Value]) -> Value:
-    """Stack the values that an output has in all steps."""
+    """Stack the values of an output, one per step."""
     if not values:
         return np.zeros(0, np.float32)
     xp = namespace(*values)
@@ -70,7 +70,7 @@ def loop(
 
 
 def _scan_output(body: Branch, scans: list[list[Value]], k: int, count: int) -> Value:
-    """Stack the values of an output; without steps, the file gives its dtype."""
+    """Stack the values of an output; without steps, it is empty, as declared."""
     if scans[k]:
         return stack_values(scans[k])
     info = body.program.graph.outputs[k + count + 1]

@@ -107,7 +107,7 @@ def conv_transpose(
 def _transposed_conv(
     x: Value, w: Value, sizes: list[int], steps: Ints, pad: Any, gaps: Ints, group: int
 ) -> Value:
-    """Run a transposed convolution; zeros fill the output that no window reaches."""
+    """Run a transposed convolution; elements that no window reaches are 0."""
     functions = pg.conv1d_transpose, pg.conv2d_transpose, pg.conv3d_transpose
     function: Any = functions[len(sizes) - 1]
     reached, fill = [], []

@@ -13,8 +13,8 @@ from plugrad.importing import namespace
 from ..dtypes import SUB_BYTE_BOUNDS, dtype_of
 from ..registry import Value, op
 
-# Rows of ONNX op:function. The function has this name in both plugrad and NumPy, or
-# only in plugrad if NumPy has no such function. Unary ops come first.
+# Each row is the name of an ONNX op and of a function in both plugrad and NumPy. Unary
+# ops come first.
 SHARED_OPS = """
 Abs:abs Acos:acos Acosh:acosh Asin:asin Asinh:asinh Atan:atan Atanh:atanh Ceil:ceil
 Cos:cos Cosh:cosh Exp:exp Floor:floor IsNaN:isnan Log:log Neg:negative Not:logical_not
@@ -25,6 +25,7 @@ Equal:equal Greater:greater GreaterOrEqual:greater_equal Less:less
 LessOrEqual:less_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or
 BitwiseXor:bitwise_xor
 """
+# The same for functions that only plugrad has.
 PLUGRAD_OPS = """
 Erf:erf HardSwish:hard_swish Sigmoid:sigmoid Softplus:softplus Softsign:softsign
 Mish:mish PRelu:prelu
@@ -153,7 +154,7 @@ def bounds(elem_type: int) -> tuple[int, int]:
 
 @op("Cast", host=True)
 def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "") -> Value:
-    """Convert to another dtype; int4 and int2 keep their lowest bits."""
+    """Convert to another dtype; int4 and int2 keep only the lowest bits."""
     xp = namespace(x)
     dtype = dtype_of(to)
     if "O" in (dtype.kind, x.dtype.kind):
@@ -202,7 +203,7 @@ def bit_cast(x: Value, *, to: int, output_dtype: int = 0) -> Value:
         raise TypeError(f"BitCast: {x.dtype} and ONNX dtype {to} differ in bit width")
     if isinstance(x, np.ndarray):
         return x.view(dtype_of(to))
-    with_bool = x.dtype == np.bool or to == TensorProto.BOOL  # bytes 0 and 1
+    with_bool = x.dtype == np.bool or to == TensorProto.BOOL  # bytes are 0 or 1
     return pg.astype(x, dtype_of(to)) if with_bool else pg.bitcast(x, dtype_of(to))
 
 

@@ -12,7 +12,7 @@ from .normalization import batch_normalization
 
 
 def _from_axis(a: Value, b: Value, axis: int | None) -> Value:
-    """Reshape b so that its first axis aligns with an axis of a."""
+    """Reshape ``b`` so that its first axis aligns with ``axis`` of ``a``."""
     if axis is None or axis < 0:
         return b
     return pg.reshape(b, (*b.shape, *[1] * (a.ndim - axis - b.ndim)))

@@ -1,9 +1,9 @@
-"""Ops of ONNX Runtime's domain ``com.microsoft``, which transformers use.
+"""Ops from ONNX Runtime's domain ``com.microsoft`` that transformer models use.
 
-The semantics are those of ContribOperators.md of ONNX Runtime. ``DynamicQuantizeLSTM``
+The semantics are those of ONNX Runtime's ContribOperators.md. ``DynamicQuantizeLSTM``
 is in ``recurrent``.
 
-Map: activations; products; normalizations; rotary embeddings; weights of few bits.
+Map: activations; products; normalizations; rotary embeddings; low-bit weights.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fused_matmul(
     transBatchA: int = 0,
     transBatchB: int = 0,
 ) -> Value:
-    """Multiply; ``transBatch`` moves the first axis behind the batch axes."""
+    """Multiply; ``transBatchA`` and ``B`` move the first axis after the batch axes."""
     a = _with_batch_first(a) if transBatchA else a
     b = _with_batch_first(b) if transBatchB else b
     flips = {"transpose_a": bool(transA), "transpose_b": bool(transB)}
@@ -82,7 +82,7 @@ def simplified_layer_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Value:
-    """Divide by the root of the mean square; ONNX Runtime has it in ONNX's domain."""
+    """Divide by the root mean square; ONNX Runtime keeps the op in ONNX's domain."""
     y, inverse = by_root_mean_square(x, axis, epsilon, stash_type)
     return pg.astype(y, x.dtype) * scale, inverse
 
@@ -99,7 +99,7 @@ def skip_layer_normalization(
 ) -> Value:
     """Normalize ``x + skip + bias``, and return this sum as the last result.
 
-    The second and third result are for training; ONNX Runtime on a CPU leaves them out.
+    The second and third results are for training; ONNX Runtime omits them on a CPU.
     """
     total = _total(x, skip, bias)
     return pg.layer_norm(total, scale, offset, epsilon=epsilon), None, None, total
@@ -143,8 +143,9 @@ def rotary_embedding(
 ) -> Value:
     """Rotate pairs of features by angles that depend on the position.
 
-    ``x`` is ``[batch, length, features]`` or ``[batch, heads, length, size]``. A single
-    position is that of the first token; otherwise there is one for each token.
+    ``x`` is ``[batch, length, features]`` or ``[batch, heads, length, size]``. If
+    ``positions`` has one element, it is the position of the first token; otherwise,
+    it has one for each token.
     """
     if is_packed_batching:
         raise NotImplementedError("RotaryEmbedding: is_packed_batching=1")
@@ -176,7 +177,7 @@ def rotated(
     return pg.rotary_embedding(heads, cosines, sines, interleaved=interleaved)
 
 
-# --- weights of few bits ---------------------------------------------------------
+# --- low-bit weights -------------------------------------------------------------
 
 
 @microsoft("MatMulNBits")
@@ -195,7 +196,7 @@ def matmul_n_bits(
     accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Value:
-    """Multiply by weights of few bits, in the dtype of ``x``.
+    """Multiply by low-bit weights, in the dtype of ``x``.
 
     ``accuracy_level`` allows ONNX Runtime to round ``x``; here nothing is rounded.
     """
@@ -253,7 +254,7 @@ def block_dense(
     *,
     bits: int,
 ) -> Value:
-    """Multiply by weights of few bits, and add a bias; a pass inserts this op."""
+    """Multiply by low-bit weights and add a bias; a pass inserts this op."""
     y = pg.quantized.block_matmul(x, codes, scales, offsets, bits=bits)
     return y if bias is None else y + bias
 
@@ -273,7 +274,7 @@ def unpacked_weights(
     """Return the weights ``[K, N]`` of ``MatMulNBits``: ``(code - zero) * scale``.
 
     A pass inserts this op, which runs once. Codes are packed into bytes, the first one
-    into the lowest bits; so are zeros, unless they are floating.
+    into the lowest bits. Zero points are packed in the same way or are floating.
     """
     blocks = -(-K // block_size)
     values = pg.reshape(_unpacked(codes, bits), (N, blocks, block_size))

@@ -1,8 +1,8 @@
-"""Attention of ONNX Runtime's domain ``com.microsoft``, with caches of keys and values.
+"""Attention ops from ONNX Runtime's domain ``com.microsoft``, with key-value caches.
 
 Heads are the second axis of keys and values: ``[batch, heads, length, size]``.
 
-Map: grouped-query attention; multi-head attention; what both use.
+Map: grouped-query attention; multi-head attention; shared helpers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Grouped:
     """The optional attributes of ``GroupQueryAttention``.
 
     Attributes:
-        scale: The factor of the scores; 0: one over the root of the size.
-        softcap: The limit of the scores, or 0.
+        scale: The factor of the scores; 0: ``1 / sqrt(head size)``.
+        softcap: The limit of the scores; 0: no limit.
         do_rotary: Whether queries and keys are rotated.
-        rotary_interleaved: Whether neighbouring features are rotated together.
-        local_window_size: How many keys a token attends to, or -1.
-        smooth_softmax: Whether the denominator has another 1.
+        rotary_interleaved: Whether neighboring features are rotated together.
+        local_window_size: The number of keys that a token attends to; -1: all.
+        smooth_softmax: Whether 1 is added to the denominator of the softmax.
 
     """
 
@@ -60,13 +60,13 @@ def group_query_attention(
     kv_num_heads: int,
     how: Grouped = GROUPED,
 ) -> Value:
-    """Attend to the keys up to each token; some query heads share a head of keys.
+    """Attend to the keys up to each token; groups of query heads share a key head.
 
-    ``query`` is ``[batch, length, features]``, followed by the features of keys and
-    values if ``key`` is omitted. ``last_positions`` has the position of the last token
-    of each sequence, and ``total_length`` is the length of the longest one. Of the
-    ``positions`` of a first prompt, ONNX Runtime reads the first one only. The results
-    are the attention and the new caches.
+    ``query`` is ``[batch, length, features]``; if ``key`` is omitted, the features of
+    the keys and values follow those of the queries. ``last_positions`` contains the
+    position of the last token of each sequence, and ``total_length`` is the length of
+    the longest one. For a first prompt, only the first of the ``positions`` is used,
+    as in ONNX Runtime. The results are the attention and the new caches.
     """
     if how.smooth_softmax > 0:
         raise NotImplementedError("GroupQueryAttention: smooth_softmax=1")
@@ -99,7 +99,7 @@ def _heads_last(
 
 
 def visible_keys(own: Value, total: int, window: int) -> Value:
-    """Return which keys the tokens at the positions ``own`` attend to."""
+    """Return a mask of the keys that the tokens at the positions ``own`` attend to."""
     distance = pg.expand_dims(own, 2) - pg.arange(total)  # [batch, length, keys]
     visible = distance >= 0
     if window > 0:
@@ -108,14 +108,14 @@ def visible_keys(own: Value, total: int, window: int) -> Value:
 
 
 def with_cache(past: Value, new: Value, start: Value, total: int) -> Value:
-    """Return the cache with new rows from ``start`` on, for each sequence.
+    """Return the cache with the new rows written at ``start`` of each sequence.
 
-    The result has ``total`` rows, or as many as the cache if it has more. Rows behind
+    The result has ``total`` rows, or as many as the cache if it has more. Rows after
     the new ones are 0.
     """
     length = new.shape[2]
     size = max(total, 0 if past is None else past.shape[2])
-    at = pg.arange(size) - start  # [batch, size]: the number of the new row
+    at = pg.arange(size) - start  # [batch, size]: the index in ``new``
     rows = pg.clip(at, 0, length - 1)
     index = pg.broadcast_to(rows[:, None, :, None], (*new.shape[:2], size, 1))
     placed = pg.take_along_axis(new, index, axis=2)
@@ -149,11 +149,11 @@ def multi_head_attention(
 ) -> Value:
     """Attend to keys and values, which may be those of another sequence.
 
-    ``query`` is ``[batch, length, features]``. Keys and values are so, too, or caches
-    ``[batch, heads, keys, size]``. ``bias`` is added to the features of all three.
-    ``mask`` is 0 for keys that are padding, for all queries or for each, or it has the
-    number of keys of each sequence. The results are the attention, all keys, and all
-    values.
+    ``query`` is ``[batch, length, features]``. Keys and values have the same layout or
+    are caches ``[batch, heads, keys, size]``. ``bias`` is added to the features of all
+    three, except caches. ``mask`` is 0 for padding keys, either once for all queries or
+    separately for each query; or it contains the number of keys of each sequence. The
+    results are the attention, all keys, and all values.
     """
     if key is None or value is None:
         raise NotImplementedError("MultiHeadAttention: packed keys and values")
@@ -175,7 +175,7 @@ def multi_head_attention(
 
 
 def _with_bias(inputs: list[Value], bias: Value) -> list[Value]:
-    """Add the parts of a bias; a cache has its own already."""
+    """Add the parts of a bias; caches already include theirs."""
     width = inputs[0].shape[2]
     parts = pg.split(bias, [width, width, bias.shape[0] - 2 * width])
     pairs = zip(inputs, parts, strict=True)
@@ -183,7 +183,7 @@ def _with_bias(inputs: list[Value], bias: Value) -> list[Value]:
 
 
 def padding_bias(mask: Value, total: int, filler: float) -> Value:
-    """Return what is added to the scores of padded keys."""
+    """Return the addend of the scores: ``filler`` for padding keys, else 0."""
     if mask.ndim == 1:
         mask = pg.astype(pg.arange(total) < mask[:, None], "int32")
     if mask.ndim == 2:
@@ -191,11 +191,11 @@ def padding_bias(mask: Value, total: int, filler: float) -> Value:
     return pg.where(mask != 0, 0.0, filler)[:, None]
 
 
-# --- what both use ---------------------------------------------------------------
+# --- shared helpers --------------------------------------------------------------
 
 
 def joined_masks(*masks: Value) -> Value:
-    """Return one mask that has the effect of all; None if there are none."""
+    """Return one mask that combines all given masks; None if there are none."""
     given = [mask for mask in masks if mask is not None]
     if len(given) < 2:
         return given[0] if given else None
@@ -227,15 +227,15 @@ def merged(y: Value) -> Value:
 def attend(
     q: Value, k: Value, v: Value, scale: float, mask: Value, softcap: float = 0.0
 ) -> Value:
-    """Return the attention of query heads, groups of which share a head of keys.
+    """Return the attention; groups of query heads may share a key head.
 
     Args:
         q: The queries.
         k: The keys.
         v: The values.
-        scale: The factor of the scores; 0: one over the root of the size.
+        scale: The factor of the scores; 0: ``1 / sqrt(head size)``.
         mask: As in ``scaled_dot_product_attention``, or None.
-        softcap: The limit of the scores, or 0.
+        softcap: The limit of the scores; 0: no limit.
 
     """
     if not softcap:
@@ -256,7 +256,7 @@ def attend(
 
 
 def _in_groups(x: Value, heads: int) -> Value:
-    """Split the heads, if there are several, into groups with one head of keys each."""
+    """Split the head axis into groups that share a key head; keep a size of 1."""
     if x is None:
         return None
     groups = (1, 1) if x.shape[1] == 1 else (heads, x.shape[1] // heads)

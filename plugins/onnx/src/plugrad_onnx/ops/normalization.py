@@ -127,7 +127,7 @@ def rms_normalization(
 def by_root_mean_square(
     x: Value, axis: int, epsilon: float, stash_type: int
 ) -> tuple[Value, Value]:
-    """Divide by the root of the mean square from ``axis`` on.
+    """Divide by the root mean square over ``axis`` and all later axes.
 
     Returns:
         The quotient in the dtype that ``stash_type`` names, and the inverse root.

@@ -19,8 +19,8 @@ __all__ = ["compile_pattern"]
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
     """Return a function that tells whether a whole text matches a pattern.
 
-    In the text and in the pattern, surrogates stand for bytes that are not UTF-8; these
-    match no character.
+    In the text and in the pattern, surrogates stand for bytes that are not UTF-8; such
+    bytes match no character.
 
     Raises:
         ValueError: The pattern is not valid in RE2.

@@ -113,10 +113,11 @@ def weights(
 ) -> tuple[Value, ...]:
     """Return weights minus their zero point, and the remaining zero point or None.
 
-    Weights for the ops of ``pg.quantized`` are int8. If they do not fit into int8 after
-    the zero point is subtracted, the zero point remains. Then a column of ones is
-    appended, except to depthwise filters, and the epilogue subtracts the product with
-    this column times the remaining zero point. Other weights are float32.
+    Weights for the ops of ``pg.quantized`` are int8. If their difference from the zero
+    point does not fit into int8, a zero point remains, which the epilogue subtracts: a
+    column of ones is appended to the weights, except to depthwise filters, and the
+    epilogue subtracts the product with this column times the remaining zero point.
+    Other weights are float32.
     """
     if not matrix and (w.ndim > 4 or (group > 1 and w.shape[1] > 1)):
         per_channel = zero is not None and zero.size > 1
@@ -151,7 +152,7 @@ def _shifted(x: Value, zero: Value) -> Value:
 
 
 def _bound(x: Value, zero: Value) -> int:
-    """Return the largest magnitude of a value minus its zero point."""
+    """Return an upper bound of ``|x - zero|``."""
     return 255 if zero is not None or x.dtype != np.int8 else 128
 
 
@@ -201,7 +202,7 @@ def quantized_matmul(
 def _matmul(
     a: Value, b: Value, a_zero: Value, b_zero: Value, *epilogue: Value
 ) -> Value:
-    """Return the product in int32, or after the epilogue if there is one."""
+    """Return the int32 product, or the result of the epilogue if there is one."""
     if b.ndim == 2 and (b_zero is None or b_zero.ndim < 2):
         w, rest = weights(b, b_zero, matrix=1)
         return quantized_matmul(a, w, rest, a_zero, *epilogue)
@@ -314,7 +315,7 @@ def _convolve_in_pieces(
     group: int,
     last_: int,
 ) -> Value:
-    """Convolve in float32, over as many channels at once as stay exact."""
+    """Convolve in float32, with as many channels per piece as keep sums exact."""
     options: Any = {"window": window, "group": group}
     x = to_channels_first(x)
     max_terms = MAX_EXACT_FLOAT32 // (_bound(x, zero) * 255)
@@ -338,7 +339,7 @@ def _convolve_in_pieces(
 def _integer_conv(
     x: Value, w: Value, w_zero: Value, *epilogue: Value, **options: Any
 ) -> Value:
-    """Return the convolution in int32, or after the epilogue if there is one."""
+    """Return the int32 convolution, or the result of the epilogue if there is one."""
     window = replace(options.pop("window"), kernel_shape=tuple(w.shape[2:]))
     given = weights(w, w_zero, group=options["group"])
     return quantized_conv(x, *given, *epilogue, window=window, **options)

@@ -130,8 +130,7 @@ def _loop(
     return all_outputs, *states
 
 
-# For each gate of plugrad's ops, the position of this gate in ONNX. The ops of plugrad
-# have the gate order of PyTorch.
+# The ONNX index of each gate, in the gate order of plugrad, which is PyTorch's.
 ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 
 
@@ -215,7 +214,7 @@ def gru(
     cell: Cell = CELL,
     linear_before_reset: int = 0,
 ) -> Value:
-    """Run a GRU; ``own`` is the result of ``gates``, if a pass inserted it."""
+    """Run a GRU; ``prepared`` is the result of ``gates`` if a pass inserted that op."""
     functions, clip_value = cell.functions("Sigmoid", "Tanh"), cell.clip_value
     n, layout = r.shape[-1], cell.layout
     fits_op = linear_before_reset and cell.is_default("Sigmoid", "Tanh") and x.size
@@ -328,7 +327,7 @@ def lstm(
     cell: Cell = CELL,
     input_forget: int = 0,
 ) -> Value:
-    """Run an LSTM; ``own`` is the result of ``gates``, if a pass inserted it."""
+    """Run an LSTM; ``prepared`` is the result of ``gates`` if a pass inserted it."""
     steps = _Steps(cell, r.shape[-1], b, (initial_h, initial_c), p, input_forget)
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
@@ -366,7 +365,7 @@ def dynamic_quantize_lstm(
     """Run the ONNX Runtime LSTM that quantizes inputs and states dynamically.
 
     Weights are transposed; scales and zero points are per direction or per column.
-    ``own`` is the result of ``gate_weights``, if a pass inserted it.
+    ``prepared`` is the result of ``gate_weights`` if a pass inserted that op.
     """
     steps = _Steps(cell, r.shape[-2], b, (initial_h, initial_c), p, input_forget)
     prepared = prepared or gate_weights(w, r, w_zero, r_zero)
@@ -386,7 +385,7 @@ def dynamic_quantize_lstm(
 
 @op("QuantizedGates", domain="plugrad", reads=(0, 1, 2, 3))
 def gate_weights(w: Value, r: Value, w_zero: Value, r_zero: Value) -> Value:
-    """Return four arrays per direction, int8 weights and zero points.
+    """Return four arrays per direction: int8 weights and remaining zero points.
 
     A pass inserts this op, which runs once.
     """

@@ -1,4 +1,4 @@
-"""Resize: with plugrad kernels where they compute the same, else with matrices."""
+"""Resize: with plugrad kernels if they give the same result, else with matrices."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def resized(x: Value, axes: dict[int, Axis], rule: Rule) -> Value:
 
 
 def _by_kernel(x: Value, axes: dict[int, Axis], rule: Rule) -> Value | None:
-    """Return the result of a channels-last kernel; None if no kernel computes it."""
+    """Return the result of a channels-last kernel; None if no kernel fits."""
     if x.ndim != 4 or not {*axes} >= {1, 2} or x.dtype != np.float32:
         return None
     exact = all(a.scale * a.size == a.wanted for a in axes.values())

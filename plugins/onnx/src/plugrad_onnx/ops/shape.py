@@ -25,7 +25,7 @@ def ints(x: Value) -> Ints:
     return tuple(x.reshape(-1).tolist())
 
 
-# The most elements of an array that is computed from a few numbers, such as a range.
+# The size limit for arrays that are computed from a few numbers, such as a range.
 max_elements: ContextVar[float] = ContextVar("max_elements", default=math.inf)
 
 

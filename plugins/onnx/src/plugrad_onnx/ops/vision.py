@@ -167,7 +167,7 @@ def deform_conv(
 def _displaced(
     x: Value, offset: Value, begin: list[int], strides: Ints, halves: list[float]
 ) -> Value:
-    """Read one element of each window, displaced by [batch, (y, x), rows, columns]."""
+    """Read one element of each window; ``offset`` is [batch, (y, x), rows, columns]."""
     grid = []
     for i in (1, 0):
         positions = (

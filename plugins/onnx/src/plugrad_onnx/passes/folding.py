@@ -1,4 +1,4 @@
-"""Fold batch norms, factors and sums that follow a convolution into its weights.
+"""Fold batch norms, factors and addends that follow a convolution into its weights.
 
 The parameters of the model do not change: nodes that run once compute the new weights.
 """
@@ -98,11 +98,11 @@ def _scaled_filter(w: Value, factor: Value) -> Value:
 
 
 def _fold_affine(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
-    """Fold a per-channel factor or sum into the convolution before it."""
+    """Fold a per-channel factor or addend into the convolution before it."""
     used = count_uses(graph)
     producer = producers(graph)
     ranks = graph.ranks
-    rows = [[node] for node in graph.nodes]  # the replacement of each node
+    rows = [[node] for node in graph.nodes]  # the nodes that replace each node
     places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     for i, node in enumerate(graph.nodes):
         if node.op not in ("Mul", "Add"):
@@ -120,7 +120,7 @@ def _fold_affine(graph: Graph, known: KnownValues, changes: Counter[str]) -> Non
                 continue
             changes["factors and sums of channels folded"] += 1
             row.pop()
-            # At the position of the node, after the node that computes ``other``.
+            # The convolution moves here, after the node that computes ``other``.
             rows[i] = _affine(node, conv, other, known)
             break
     graph.nodes[:] = [node for row in rows for node in row]

@@ -1,4 +1,4 @@
-"""Makes images channels-last: plugrad kernels expect that, ONNX files do not.
+"""Makes images channels-last, as plugrad kernels expect; ONNX is channels-first.
 
 The pass keeps a value channels-last from one convolution to the next and transposes it
 back where a node needs the layout of the file. A filter is transposed once.
@@ -22,7 +22,8 @@ from ..registry import Value, op
 
 __all__ = ["with_channels_last"]
 
-# Ops that a pass always rewrites; the ops below only if an input is channels-last.
+# Ops that the pass always rewrites. It rewrites the ops in the lists below only if an
+# input is channels-last.
 STARTS = (
     *("Conv", "ConvTranspose", "plugrad.QuantizedConv"),
     *("MaxPool", "AveragePool", "LpPool"),
@@ -55,13 +56,13 @@ def _channels_last(x: Value, *, rank: int) -> Value:
 
 
 def with_channels_last(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
-    """Rewrite the nodes of a graph so that images keep their channels last."""
+    """Rewrite the nodes of a graph so that images stay channels-last."""
     if any(node.op in STARTS for node in graph.nodes):
         _Layout(graph, known, changes).run()
 
 
 class _Ranks(Mapping[str, int]):
-    """A view of a mapping of arrays that gives their ranks."""
+    """A read-only mapping from the names of arrays to their ranks."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
@@ -217,7 +218,7 @@ class _Layout:
         return self.rewrite_image(replace(node, inputs=inputs), rank)
 
     def weights_rank(self, name: str) -> int:
-        """Return the rank of weights that are computed once, else 0."""
+        """Return the rank of weights; 0 unless they are known before the first run."""
         while name in self.filters:
             name = self.filters[name]
         return self.ranks.get(name, 0) if name in self.known else 0
@@ -250,7 +251,7 @@ class _Layout:
         return True
 
     def rewrite_quantized(self, node: Node) -> bool:
-        """Move the axis of per-axis scales."""
+        """Rewrite a quantization or dequantization, and renumber its axis."""
         if self.ranks.get(node.inputs[1], 2) > 1 or node.attrs.get("block_size"):
             return False
         rank = self.ranks[node.inputs[0]]
@@ -304,7 +305,7 @@ class _Layout:
 
     @staticmethod
     def moved_axis(axis: int, rank: int) -> int:
-        """Return the channels-last number of an axis."""
+        """Return the index that an axis has in the channels-last layout."""
         axis %= rank
         return 0 if axis == 0 else rank - 1 if axis == 1 else axis - 1
 

@@ -35,7 +35,7 @@ class Report:
     """Counts the changes of the passes and the elements of folded constants.
 
     Attributes:
-        budget: The budget to which the passes are charged.
+        budget: The budget to which the work of the passes is charged.
 
     """
 
@@ -89,7 +89,7 @@ def _drop_unused(graph: Graph) -> None:
 
 
 def _fold_constants(graph: Graph, known: KnownValues, report: Report) -> None:
-    """Compute nodes that depend only on constants, on the host."""
+    """Compute the nodes that depend only on constants, with NumPy."""
     kept = []
     token = shape.max_elements.set(MAX_EXPANDED_ELEMENTS)
     for node in report.walk(graph):
@@ -117,7 +117,7 @@ def _evaluated(node: Node, known: KnownValues) -> list[Any] | None:
         return None
     args = [known.constants[name] if name else None for name in node.inputs]
     if math.prod(max(x.size, 1) for x in args if x is not None) > MAX_EXPANDED_ELEMENTS:
-        return None  # the product bounds the size: inputs broadcast or are gathered
+        return None  # the product bounds the output of a broadcast or a gather
     try:
         with np.errstate(all="ignore"):
             found = row.host(*args, **row.arguments(node.attrs, node))
@@ -319,8 +319,9 @@ def _fuse_shuffles(graph: Graph, known: KnownValues, report: Report) -> None:
 # --- gates -----------------------------------------------------------------------
 
 
-# For each op: the op that prepares its weights, the inputs which that op reads, the
-# number of its outputs per direction, and the number of inputs before these outputs.
+# For each recurrent op: the op that prepares its weights, the positions of the weights
+# among the inputs, the number of prepared arrays per direction, and the position of the
+# first prepared array among the new inputs.
 RECURRENT = {
     "LSTM": ("Gates", (1, 2, 3), 4, 8),
     "GRU": ("Gates", (1, 2, 3), 4, 6),
@@ -378,7 +379,7 @@ def _prepare_weights(graph: Graph, known: KnownValues, report: Report) -> None:
 
 
 def _unpack_weights(graph: Graph, known: KnownValues, report: Report) -> None:
-    """Prepare weights of few bits once; unpack those that plugrad does not multiply."""
+    """Prepare low-bit weights once; unpack those that cannot be multiplied packed."""
     nodes = []
     for node in report.walk(graph):
         weights = [*node.inputs, *[""] * 4][1:5]
@@ -386,14 +387,12 @@ def _unpack_weights(graph: Graph, known: KnownValues, report: Report) -> None:
         if not is_product or any(name and name not in known for name in weights):
             nodes.append(node)
             continue
-        nodes += _with_weights_of_few_bits(node, weights, report)
+        nodes += _with_low_bit_weights(node, weights, report)
     graph.nodes[:] = nodes
 
 
-def _with_weights_of_few_bits(
-    node: Node, weights: list[str], report: Report
-) -> list[Node]:
-    """Return the nodes that replace a MatMulNBits."""
+def _with_low_bit_weights(node: Node, weights: list[str], report: Report) -> list[Node]:
+    """Return the nodes that replace a ``MatMulNBits`` node."""
     y = node.outputs[0]
     keys = ("K", "N", "block_size", "bits")
     attrs = {"bits": 4} | {k: node.attrs[k] for k in keys if k in node.attrs}

@@ -55,7 +55,7 @@ def infer_types(model: ModelProto) -> Mapping[str, TypeProto]:
 
 
 def _has_shape_data(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor is a scalar or may be a shape, with all its data."""
+    """Return whether a tensor is a scalar, or may be a shape and has all its data."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.dims) > 1:
         return False
     count = len(tensor.raw_data) // 8 or len(tensor.int64_data)
@@ -68,7 +68,7 @@ def _has_shape_data(tensor: onnx.TensorProto) -> bool:
 def _hide_unknown_shapes(nodes: Iterable[NodeProto], known: Set[str]) -> None:
     """Hide the shape inputs of ``Expand`` whose values are not known.
 
-    ONNX allocates one axis for each element that the shape claims to have.
+    ONNX would allocate one axis for each element that the shape is declared to have.
     """
     known = known | {
         node.output[0]
@@ -96,7 +96,7 @@ def _value_types(graph: GraphProto, source: GraphProto) -> dict[str, TypeProto]:
 
 
 def check_text(message: Any) -> None:
-    """Raise if a name is not UTF-8; protobuf then returns bytes or raises."""
+    """Raise if a name is not UTF-8; protobuf returns such a name as bytes or raises."""
     for field, value in message.ListFields():
         if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
             continue

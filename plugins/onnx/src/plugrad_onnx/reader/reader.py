@@ -36,14 +36,14 @@ from .tensors import described, to_array, to_dense
 
 __all__ = ["Reader"]
 
-PREFIX_MAX_CHARS = 40  # of the op name, in the prefix of the names in its body
+PREFIX_MAX_CHARS = 40  # length of the op name in the prefix of inlined names
 ITEM_BYTES = 40  # memory of an integer in a tuple
 MIN_OPSET = 6  # the oldest opset that can be read
 Array = np.ndarray[Any, Any]
 
 
 class Reader:
-    """Builds the ``Graph`` of a model; raises ``ModelError`` with every problem."""
+    """Builds the ``Graph`` of a model; a ``ModelError`` lists every problem."""
 
     def __init__(
         self, model: ModelProto, folder: Path | None, budget: pg.Budget
@@ -256,7 +256,7 @@ class Reader:
     def set_elem_type(
         self, row: Op, proto: NodeProto, scope: Scope, attrs: dict[str, Any]
     ) -> None:
-        """Set the ONNX dtype if arrays do not show it: int4, for example, is int8."""
+        """Set the ONNX dtype if the array dtype is ambiguous: int4 arrays are int8."""
         position = {"QuantizeLinear": 2, "CastLike": 1, "BitCast": 0}.get(row.name)
         if position is None or len(proto.input) <= position:
             return

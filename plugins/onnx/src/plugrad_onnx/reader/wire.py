@@ -17,7 +17,7 @@ __all__ = ["charge"]
 MESSAGE_BYTES = 200  # memory of the largest empty message, a node
 STRING_BYTES = 16
 NUMBER_BYTES = 8
-BATCH_BYTES = 2**20  # bytes that are charged at once
+BATCH_BYTES = 2**20  # charges are collected up to this size
 # wire types: how a field is encoded
 VARINT = 0
 FIXED64 = 1

@@ -17,7 +17,7 @@ LINEAR: Any = "linear"
 
 
 def with_bias(s: Mapping[str, Any], size: int | None) -> dict[str, Any]:
-    """Return the shape of the bias by its name; empty if there is no bias."""
+    """Return a dict with the shape of the bias; empty if there is no bias."""
     return {"bias": (size,)} if s["use_bias"] else {}
 
 

@@ -36,7 +36,7 @@ BINARY |= {"SquaredDifference": "squared_difference"}
 
 
 def _function(name: str, *values: Any) -> Callable[..., Any]:
-    """Return the function of the library that fits the values."""
+    """Return the NumPy or plugrad function that fits the values."""
     return getattr(namespace(*values) if hasattr(np, name) else pg, name)
 
 
@@ -89,7 +89,7 @@ def leaky_relu(x: Any, *, alpha: float = 0.2) -> Any:
 def select(condition: Any, a: Any, b: Any) -> Any:
     library = namespace(condition, a, b)
     missing_axes = a.ndim - condition.ndim
-    if condition.ndim == 1 and missing_axes > 0 and a.shape == b.shape:  # rows
+    if condition.ndim == 1 and missing_axes > 0 and a.shape == b.shape:  # by row
         condition = library.reshape(condition, (*condition.shape, *[1] * missing_axes))
     return library.where(condition, a, b)
 
