@@ -1,9 +1,9 @@
 """Builds the wheels of all distributions for this machine and installs them.
 
-`make test` runs the suite on these installed wheels, which are what users have. Wheels
-are cached in `.cache/wheels` under a digest of their folder, so an unchanged folder is
-not built again. Only changed wheels are installed again. `make demo` names the
-distributions that it needs; by default all are built.
+`make test` runs the suite on these wheels, installed as users would install them.
+Wheels are cached in `.cache/wheels` under a digest of their folder, so an unchanged
+folder is not built again. Only changed wheels are installed again. `make demo` names
+the distributions that it needs; by default all are built.
 
     build/installed/bin/python -m release.host --into .cache/wheels --install
     build/installed/bin/python -m release.host --install core plugins/cpu

@@ -1,4 +1,4 @@
-"""Differentiate through a simulation of waves whose kernel runs on two backends.
+"""Differentiate through a wave simulation whose kernel runs on two backends.
 
 A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``; ``Δ`` is a
 kernel. With its gradient, the program finds an initial wave that becomes a picture::

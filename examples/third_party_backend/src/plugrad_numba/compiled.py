@@ -73,7 +73,7 @@ kernels = KernelTable(
 
 @kernels("Cast")
 def cast(x: Array, *, dtype: np.dtype[Any]) -> Any:
-    """Cast; leave floating-point numbers to integers to the host, which wraps."""
+    """Cast; the host casts floating-point numbers to integers, and wraps them."""
     if x.dtype.kind in "fc" and dtype.kind in "iu":
         return NotImplemented
     return np.asarray(x if dtype.kind in "bc" else x.real).astype(dtype)

@@ -147,7 +147,7 @@ class _Reading:
                 )
 
     def value(self, key: str, default: Any, what: str, fits: Any) -> Any:
-        """Return a number from the metadata; if it is wrong, report that; return 1."""
+        """Return a number from the metadata, or 1 after adding a problem."""
         full = f"{self.name}.{key}"
         value = self.file.metadata.get(full, default)
         if value is None:

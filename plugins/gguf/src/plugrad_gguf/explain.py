@@ -24,7 +24,7 @@ RAISES, LOWERS = "70, 160, 90", "215, 90, 75"
 
 @dataclass(frozen=True, repr=False)
 class TokenScores:
-    """How much each token of a prompt contributes to the logit of an answer.
+    """The contribution of each token of a prompt to the logit of an answer.
 
     ``print`` shows a table; a notebook shows the prompt with colored tokens: green ones
     raise the logit, red ones lower it.

@@ -266,7 +266,7 @@ class Model:
     def explain(
         self, prompt: str | Sequence[int], answer: str | Sequence[int]
     ) -> TokenScores:
-        """Return how much each token of a prompt contributes to an answer.
+        """Return the contribution of each token of a prompt to an answer.
 
         Args:
             prompt: A text, or a sequence of token IDs.

@@ -1,7 +1,7 @@
 """Reads the structure of a GGUF file: its metadata, and the location of each tensor.
 
-The file is mapped into memory and untrusted. Every length is compared with the size of
-the file, and charged to the budget, before memory is allocated for it.
+The file is memory-mapped, and it is not trusted. Every length is compared with the size
+of the file, and charged to the budget, before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _read_tensors(
 
 
 def _locate(data: Array, shape: tuple[int, ...], kind: int, begin: int) -> TensorInfo:
-    """Return a tensor whose bytes begin at ``begin``, after checks of its size."""
+    """Return a tensor whose bytes begin at ``begin``, after checking its size."""
     if not all(0 < n <= MAX_AXIS_SIZE for n in shape):
         raise ValueError(f"its shape {shape} is not valid")
     try:

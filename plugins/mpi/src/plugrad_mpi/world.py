@@ -114,7 +114,7 @@ class World:
     """All ranks of the job.
 
     Attributes:
-        rank: The number of this process.
+        rank: The rank of this process.
         size: The number of processes.
         mpi: The module ``mpi4py.MPI``.
         comm: The communicator of the collectives; ``MPI.COMM_WORLD`` is left to the

@@ -59,7 +59,7 @@ def check_params(params: Tree) -> None:
 
 
 def trained(params: Tree) -> Tree:
-    """Replace parameters that are not floating by None."""
+    """Replace parameters that are not floating with None."""
     return pg.tree.map(lambda x: x if is_trained(x) else None, params)
 
 

@@ -123,7 +123,7 @@ def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
     Args:
         value: The first value.
         steps: The number of steps until the schedule reaches ``last``.
-        last: The value after that.
+        last: The value after these steps.
 
     Returns:
         A schedule.

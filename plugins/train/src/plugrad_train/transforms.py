@@ -301,7 +301,7 @@ class Rate(NamedTuple):
 
     Attributes:
         steps: The number of completed steps.
-        rate: With a schedule, the factor of the last step; else that of every step.
+        rate: With a schedule, the factor of the last step; else that of the next step.
 
     """
 

@@ -344,7 +344,7 @@ def cast_floating(tree: Tree, dtype: Any, /) -> Tree:
 
 
 def half_precision(loss: Any, /, dtype: Any = pg.float16) -> Any:
-    """Return ``f(params, state, *args)``: the loss and its scaled gradients.
+    """Return a function that computes a loss and its scaled gradients.
 
     The loss is computed in ``dtype``, with copies of the parameters and of the floating
     tensors in ``args``. The parameters themselves, the returned loss and the gradients
@@ -356,8 +356,8 @@ def half_precision(loss: Any, /, dtype: Any = pg.float16) -> Any:
         dtype: A floating dtype that the active backend supports.
 
     Returns:
-        A function that takes the state of ``scale_loss`` after the parameters, and
-        returns ``(loss, gradients)``, where the gradients are those of
+        ``f(params, state, *args)``, which takes the state of ``scale_loss`` after the
+        parameters and returns ``(loss, gradients)``; the gradients are those of
         ``state.scale · loss``.
 
     Example:

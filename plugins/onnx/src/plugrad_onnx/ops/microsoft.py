@@ -114,7 +114,7 @@ def skip_simplified_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> Value:
-    """Divide ``x + skip + bias`` by the root of its mean square."""
+    """Divide ``x + skip + bias`` by its root mean square."""
     total = _total(x, skip, bias)
     return pg.rms_norm(total, scale, epsilon=epsilon), None, None, total
 
@@ -145,7 +145,7 @@ def rotary_embedding(
 
     ``x`` is ``[batch, length, features]`` or ``[batch, heads, length, size]``. If
     ``positions`` has one element, it is the position of the first token; otherwise,
-    it has one for each token.
+    it contains one for each token.
     """
     if is_packed_batching:
         raise NotImplementedError("RotaryEmbedding: is_packed_batching=1")

@@ -1,4 +1,4 @@
-"""Random numbers from plugrad; for the same seed, other runtimes draw other numbers."""
+"""Random numbers from plugrad; other runtimes draw different ones for a seed."""
 
 from __future__ import annotations
 

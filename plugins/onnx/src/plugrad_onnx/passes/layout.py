@@ -218,7 +218,7 @@ class _Layout:
         return self.rewrite_image(replace(node, inputs=inputs), rank)
 
     def weights_rank(self, name: str) -> int:
-        """Return the rank of weights; 0 unless they are known before the first run."""
+        """Return the rank of weights, or 0 if they depend on the inputs."""
         while name in self.filters:
             name = self.filters[name]
         return self.ranks.get(name, 0) if name in self.known else 0
