@@ -74,7 +74,7 @@ else:  # imported at their first use: creating a frozen dataclass takes 0.4 ms
 # --- windows ---------------------------------------------------------------------
 
 
-def _remembered(function: Callable[P, Windows]) -> Callable[P, Windows]:
+def _cached(function: Callable[P, Windows]) -> Callable[P, Windows]:
     """Return ``function`` with a cache of its results for hashable arguments.
 
     The cache comes before the parsing of arguments, because parsing takes longer than a
@@ -108,7 +108,7 @@ def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([_types(v) if type(v) is tuple else type(v) for v in values])
 
 
-@_remembered
+@_cached
 def windows(
     op: str,
     shape: Sequence[int],
@@ -140,8 +140,8 @@ def windows(
             half of it fits.
         channels: The channels of the output; by default those of ``shape``.
         groups: See ``Windows``.
-        output_sizes: The number of windows on each axis, if the output is given. The
-            rounding mode is then chosen accordingly.
+        output_sizes: The number of windows on each axis, if the output is given. Then
+            the rounding mode that leads to this number is chosen.
 
     """
     n = len(shape) - 2
@@ -167,7 +167,7 @@ def windows(
     )
 
 
-@_remembered
+@_cached
 def convolution(
     op: str, shape: Shape, filter: Shape, spatial: int, *, groups: int = 1, **more: Any
 ) -> Windows:
@@ -188,7 +188,7 @@ def convolution(
     return windows(op, shape, filter[:-2], channels=filter[-1], groups=groups, **more)
 
 
-@_remembered
+@_cached
 def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
     """Return the windows of ``filter`` (window, channels, multiplier) over ``shape``.
 
@@ -277,8 +277,8 @@ def _rounding(op: str, given: object, pad: object) -> str | None:
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
     """Return the number of steps that fit into ``room``.
 
-    The number is rounded by ``rounding``. If that is None, it is rounded up if this
-    gives ``count`` windows, and down otherwise.
+    It is rounded by ``rounding``. If that is None, it is rounded up if this gives
+    ``count`` windows, and down otherwise.
     """
     up = -(-room // stride)
     if rounding == "round":
@@ -290,7 +290,7 @@ def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> i
 def _each(op: str, what: str, value: Sizes, n: int) -> Shape:
     """Return a positive integer for each of ``n`` axes."""
     sizes = integers(op, what, value) * (n if entries(value) is None else 1)
-    if len(sizes) != n or min(sizes) < 1 or max(sizes) >= 2**31:  # kernels' integers
+    if len(sizes) != n or min(sizes) < 1 or max(sizes) >= 2**31:  # kernels use int32
         raise ValueError(
             f"{op}: {what} must be a positive integer, or {n} of them, got {value!r}"
         )
@@ -355,7 +355,7 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape to which all ``shapes`` broadcast, as NumPy does.
 
     Raises:
-        ValueError: There is no such shape.
+        ValueError: The shapes do not broadcast.
 
     """
     found = [1] * max(map(len, shapes), default=0)
@@ -435,7 +435,7 @@ def repeated_rows(
 
     Args:
         shape: The sizes of an array.
-        other: The sizes of another array, which broadcasts to the first.
+        other: The sizes of another array, which broadcasts to the first one.
 
     Returns:
         Three sizes; None if the other array repeats along axes that are not neighbors.

@@ -53,8 +53,8 @@ __all__ = [
     "printable",
 ]
 
-MAX_PROBLEM_CHARACTERS = 500  # that a message shows of one problem
-MAX_PROBLEMS = 50  # that a message shows
+MAX_PROBLEM_CHARACTERS = 500  # how much of one problem a message shows
+MAX_PROBLEMS = 50  # how many problems a message shows
 N = TypeVar("N")
 
 # --- errors of a load ------------------------------------------------------------
@@ -86,7 +86,7 @@ class ModelError(ValueError):
         explained(self, "model-cannot-be-loaded")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how a pickle or a copy recreates it."""
+        """Return the class and arguments from which a pickle or a copy is recreated."""
         return type(self), (self.problems,)
 
 
@@ -104,7 +104,8 @@ def printable(text: str) -> str:
         text: Any text.
 
     Returns:
-        The text on one line, with escapes such as ``\x1b`` for what cannot be printed.
+        The text on one line, with escapes such as ``\x1b`` for characters that cannot
+        be printed.
 
     Example:
         >>> from plugrad import importing
@@ -290,7 +291,7 @@ def open_backend(who: str, backend: str) -> Runtime:
         backend: The name of the backend.
 
     Returns:
-        What ``plugrad.plugin.runtime`` returns.
+        The ``Runtime``, as ``plugrad.plugin.runtime`` returns it.
 
     Raises:
         BackendUnavailable: The backend is unknown, blocked or broken.

@@ -56,7 +56,7 @@ class ErfPolynomials(NamedTuple):
     Attributes:
         near: ``erf(x) / x - 1`` as a polynomial of x², for ``|x| < 1``.
         far: ``log(1 - erf(x))`` as a polynomial of x, for ``1 <= x <= end``.
-        end: The number from which on erf rounds to 1.
+        end: The threshold from which erf rounds to 1.
 
     """
 
@@ -73,7 +73,7 @@ def erf_polynomials(dtype: DType) -> ErfPolynomials:
     """Return the minimax polynomials from which erf is computed.
 
     They give erf within 1e-17 for float64, and within 1e-9 for narrower dtypes. The
-    core's decomposition of Erf uses them; kernel functions of a backend may, too.
+    core's decomposition of Erf uses them; a backend's kernel functions can, too.
 
     Args:
         dtype: The floating dtype of the computation.
@@ -101,8 +101,8 @@ class ErfcPolynomial(NamedTuple):
     Attributes:
         terms: The coefficients of p, which begin with the highest power.
         middle: The number at which the argument of p is 0.
-        offset: What is added to the divisor.
-        end: The number from which on ``e^(-a²)``, and with it erfc, is 0.
+        offset: The number added to ``a`` in the divisor.
+        end: The threshold from which ``e^(-a²)``, and therefore erfc, rounds to 0.
 
     """
 
@@ -120,8 +120,8 @@ def erfc_polynomial(dtype: DType) -> ErfcPolynomial:
     """Return the minimax polynomial from which erfc is computed.
 
     Its relative error is at most 3e-17 for float64, and 3e-9 for narrower dtypes, from
-    0 to ``end``. The core's decompositions of Erfc and Gelu use it; kernel functions of
-    a backend may, too. The other factor, ``e^(-a²)``, needs more digits of ``a²`` than
+    0 to ``end``. The core's decompositions of Erfc and Gelu use it; a backend's kernel
+    functions can, too. The other factor, ``e^(-a²)``, needs more digits of ``a²`` than
     the dtype has.
 
     Args:

@@ -2,7 +2,7 @@
 
 Gradients are ops, so outer tapes record them and every order of derivative works.
 
-Map: ``backward``; one node; one input of it; the cotangent of a value.
+Map: ``backward``; one node; one of its inputs; the cotangent of a value.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _apply_vjps(
 ) -> None:
     """Propagate the cotangents of one node's outputs to its inputs.
 
-    Each step runs in the blocks that the method ``gradient`` of the observers returns,
-    and for observers in the scope of the node.
+    Each step runs inside the context managers that the ``gradient`` methods of the
+    observers return and, if there are observers, in the scope of the node.
     """
     if node.plan.kernel.variadic_outputs:
         dys = (list(dys),)
@@ -175,8 +175,8 @@ def _unbroadcast(
 ) -> Tensor:
     """Return ``dx``, summed to the shape of the input if the kernel broadcast it.
 
-    Raise if the shape or the dtype does not fit; ``number`` is the input's place among
-    the inputs of a variadic kernel.
+    Raise if the shape or the dtype does not fit; ``number`` is the index of the input
+    among those of a variadic kernel.
     """
     if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
         return dx

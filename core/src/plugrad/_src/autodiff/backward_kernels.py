@@ -22,10 +22,10 @@ from plugrad._src.tensor.tensor import Tensor
 def backward_kernels(package: str) -> dict[str, Kernel]:
     """Return contracts of kernels that compute a gradient in one run, by plain name.
 
-    ``ReluGrad TanhGrad SigmoidGrad ErfGrad GeluGrad GeluTanhGrad SoftmaxGrad
-    LogSoftmaxGrad``. Declare them as ``contracts`` of your ``Backend``, implement
-    ``"plugrad_mine.TanhGrad"`` and so on, and pass the ``backward_gradients`` of the
-    contracts to ``Runtime``::
+    The names are ``ReluGrad TanhGrad SigmoidGrad ErfGrad GeluGrad GeluTanhGrad
+    SoftmaxGrad LogSoftmaxGrad``. Declare the contracts as ``contracts`` of your
+    ``Backend``, implement ``"plugrad_mine.TanhGrad"`` and so on, and pass the
+    ``backward_gradients`` of the contracts to ``Runtime``::
 
         KERNELS = backward_kernels("plugrad_mine")
         Backend("mine", open=open_mine, contracts=[*KERNELS.values()])
@@ -63,7 +63,8 @@ def backward_gradients(
         kernels: The dict that ``backward_kernels`` returned, or a part of it.
 
     Returns:
-        A table for ``Runtime(gradients=...)``, without the kernels that are left out.
+        A table for ``Runtime(gradients=...)``, with the gradients that run the given
+        kernels.
 
     Example:
         >>> from plugrad import plugin
@@ -81,19 +82,21 @@ def backward_gradients(
 def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
     """Return the gradient functions that run ``kernel``, by input."""
 
-    def of_rows(dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]) -> Any:
+    def from_rows(
+        dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]
+    ) -> Any:
         return run(kernel, dy, y) if axis == len(y.shape) - 1 else original(dy)
 
-    def of_input(dy: Tensor, x: Tensor) -> Any:
+    def from_input(dy: Tensor, x: Tensor) -> Any:
         return run(kernel, dy, x)
 
-    def of_output(dy: Tensor, y: Tensor) -> Any:
+    def from_output(dy: Tensor, y: Tensor) -> Any:
         return run(kernel, dy, y)
 
-    found: Any = of_input if "x" in kernel.inputs else of_output
-    found = of_rows if name.endswith("SoftmaxGrad") else found
+    found: Any = from_input if "x" in kernel.inputs else from_output
+    found = from_rows if name.endswith("SoftmaxGrad") else found
     found.backward_kernel = kernel.name  # `why --grad` shows the author of the function
-    return {"logits" if found is of_rows else "x": found}
+    return {"logits" if found is from_rows else "x": found}
 
 
 def _rows(dy: Spec, y: Spec) -> Spec:
@@ -109,7 +112,7 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         "ReluGrad(dy: floating, y: dy)",
         activation.relu_gradient,
         one_shape,
-        "``dy`` where y > 0, else ``y``, which is 0 or NaN: y is the output of Relu.",
+        "``dy`` where y > 0, else ``y`` itself (0 or NaN); y is the output of Relu.",
     ),
     (
         "TanhGrad(dy: inexact, x: dy)",
@@ -153,17 +156,17 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         lambda dy, y: norm.softmax_gradient(dy, y, len(y.shape) - 1),
         _rows,
         """``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.
-        float16 is computed in float32. The row adds up to 0: where y is more than 0.6,
-        the result is minus the sum of the others, because the difference would
-        cancel.""",
+        float16 is computed in float32. The result adds up to 0 along the axis; where y
+        is more than 0.6, it is computed as minus the sum of the other elements, because
+        the difference would cancel.""",
     ),
     (
         "LogSoftmaxGrad(dy: floating, y: dy)",
         lambda dy, y: norm.log_softmax_gradient(dy, y, len(y.shape) - 1),
         _rows,
         """``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.
-        float16 is computed in float32. The row adds up to 0: where y is more than
-        -0.5, the result is minus the sum of the others, because the difference would
-        cancel.""",
+        float16 is computed in float32. The result adds up to 0 along the axis; where y
+        is more than -0.5, it is computed as minus the sum of the other elements,
+        because the difference would cancel.""",
     ),
 ]

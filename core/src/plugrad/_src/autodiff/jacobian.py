@@ -42,7 +42,7 @@ def jacobian(
 
     Raises:
         TypeError: ``x`` or the result is not a floating tensor.
-        ValueError: The mode is neither of the two.
+        ValueError: ``mode`` is neither ``"reverse"`` nor ``"forward"``.
 
     Example:
         >>> pg.jacobian(lambda x: x * x)(pg.asarray([1.0, 2.0]))

@@ -59,8 +59,8 @@ def warn_if_read(tape: Tape) -> bool:
     if read:
         warnings.warn(
             f"grad: the gradient is zero, because the result does not depend on the "
-            f"argument, whose values were read by {read}; what is computed from them "
-            "has no gradient: use the ops of plugrad, or wrap the function in "
+            f"argument, whose values were read by {read}; results computed from them "
+            "have no gradient: use the ops of plugrad, or wrap the function in "
             "custom_grad; read stop_gradient(x) if no gradient is wanted",
             stacklevel=outside(),
         )
@@ -70,7 +70,7 @@ def warn_if_read(tape: Tape) -> bool:
 def _warn_if_captured(f: Callable[..., Any], xs: tuple[Any, ...]) -> None:
     """Warn if ``f`` refers to a tensor of ``xs``."""
     if str(getattr(f, "__module__", "")).partition(".")[0] == "plugrad":
-        return  # a wrapper, which refers to the other arguments
+        return  # a wrapper of plugrad, which refers to the other arguments
     from plugrad._src.engine.code import code_of
     from plugrad._src.engine.references import References
 
@@ -112,7 +112,7 @@ def _notice_read(x: Tensor, reader: str) -> None:
     if not tracking or Guard in map(type, in_force):
         return
     notify("read", f"{reader} of a tensor of shape {x.shape}")
-    if reader != ARRAY:  # which warns at once
+    if reader != ARRAY:  # np.asarray() itself warns
         for tape in tracking:
             if not hasattr(tape, "read"):
                 tape.read = f"{reader} at {line_outside()}"
@@ -122,7 +122,7 @@ Tensor._notice_read = _notice_read
 
 
 def refuse_non_tensor(value: object) -> NoReturn:
-    """Raise the error about a result of a function that is not a tensor."""
+    """Raise the error for a function whose result is not a tensor."""
     raise TypeError(
         f"grad: f must return tensors, got {type(value).__name__}; values that leave "
         "plugrad (item, numpy) have no gradient"

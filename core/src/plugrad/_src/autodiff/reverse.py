@@ -324,7 +324,7 @@ def variable_grads(
     if not found:
         raise ValueError(
             "variable_grads: f has read no trainable variable; use one in f, or pass "
-            "the variables to differentiate in"
+            "variables="
         )
     one = _seed(value)
     if value._tape_id not in tape.tracked:
@@ -451,8 +451,8 @@ class _Forward(NamedTuple):
     outputs: list[Tensor]  # the leaves of the value
     structure: Structure  # of the value
     tape: Tape
-    wanted: list[TapeId | None]  # of the arguments; None for integers
-    build: Build  # the arguments from their leaves
+    wanted: list[TapeId | None]  # one for each leaf of the arguments; None for integers
+    build: Build  # rebuilds the arguments from their leaves
 
     def seeds(self, dy: Any) -> Cotangents:
         """Return the cotangents of the results: ``dy``, or 1 for a scalar result."""

@@ -31,7 +31,7 @@ from .custom import as_one_node
 
 
 class Batched:
-    """A tensor of one example or, with a level, of all examples along axis 0."""
+    """A tensor with all examples along axis 0; without a level, one they all share."""
 
     __slots__ = ("dtype", "level", "shape", "tensor")
 
@@ -148,7 +148,7 @@ class Level:
         self.size, self.running = size, True
         base = active()
         outer = current()
-        if outer.backend is not base:  # so that the default of the process may change
+        if outer.backend is not base:  # the default backend may change later
             outer = Context(outer, {"backend": base})
         self.context, self.backend = outer, batching(base)
         self.depth = self.backend.depth
@@ -184,7 +184,7 @@ class Level:
     def outside(self, base: OpenBackend | None = None) -> switched:
         """Return the scope around the ``vmap``, with ``base`` as its backend.
 
-        The gradient overrides, the precision and the scope of the function stay.
+        The gradient overrides, the precision and the ``scope`` of the function remain.
         """
         outer = self.context
         now = current()
@@ -234,7 +234,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
                 batched.append(x.level is not None)
                 if x.level is not None and x.level is not level.first:
                     raise vmap_ended()
-            elif x is None:  # else it is the Arrays that a kernel without inputs gets
+            elif x is None:  # otherwise an Arrays: the kernel has no inputs
                 inputs.append(None)
                 batched.append(False)
         inner = level.first if True in batched else None

@@ -51,7 +51,7 @@ def expanded(batched: Flags, inputs: Inputs) -> list[Any]:
 
 
 def aligned(batched: Flags, inputs: Inputs) -> list[Any]:
-    """Return the inputs, reshaped so that they broadcast like the single examples."""
+    """Return the inputs, reshaped so that batches broadcast like single examples."""
     ranks = [
         0 if x is None else len(x.shape) - is_batched
         for x, is_batched in zip(inputs, batched, strict=True)
@@ -66,7 +66,7 @@ def aligned(batched: Flags, inputs: Inputs) -> list[Any]:
 
 
 def called(kernel: Kernel, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
-    """Return the output of a run, or a tuple of outputs."""
+    """Run a kernel; return its output, or a tuple of outputs."""
     return (run if kernel.single else run_many)(kernel, *inputs, **attrs)
 
 
@@ -85,18 +85,18 @@ def elementwise(kernel: Kernel) -> Rule:
 def leading(kernel: Kernel) -> Rule:
     """Return the rule of a kernel that accepts the examples as one more leading axis.
 
-    Attributes that name axes, by the kinds of the contract, are moved by one.
+    Attributes that name axes, which their kinds in the contract show, are moved by one.
     """
     kinds = {name: kernel.kinds[name].strip("?") for name in kernel.attrs}
 
     def rule(batched: Flags, *inputs: Tensor | None, **attrs: Any) -> Any:
-        attrs = {name: _moved(kinds[name], value) for name, value in attrs.items()}
+        attrs = {name: _adapted(kinds[name], value) for name, value in attrs.items()}
         return called(kernel, expanded(batched, inputs), attrs)
 
     return rule
 
 
-def _moved(kind: str, value: Any) -> Any:
+def _adapted(kind: str, value: Any) -> Any:
     """Return an attribute adapted to one more leading axis."""
     if value is None:
         return None

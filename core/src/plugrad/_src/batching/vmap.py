@@ -47,7 +47,7 @@ def vmap(
     Args:
         f: A function of tensors, or of nested structures of them. It cannot read values
             that differ between examples (``item``, ``numpy``, ``if``), nor run ops
-            whose shape depends on values, such as ``nonzero``.
+            whose result has a shape that depends on values, such as ``nonzero``.
         in_axes: The axis of each argument that counts the examples: an int for all
             arguments, or a tuple with an int, None or a structure for each. None passes
             an argument as it is. Keyword arguments are mapped along axis 0.

@@ -141,12 +141,12 @@ def recorded_call(
         backend = dispatch.active()
         record(recording, plan, backend, inputs, attrs, outputs, context.scope)
         if context.overrides is not None and build_value is _FIRST:
-            again = functools.partial(_again, written, name, plans, leaves, build)
-            _note(written, name, again, recording, inputs, outputs)
+            again = functools.partial(_call_again, written, name, plans, leaves, build)
+            _report_call(written, name, again, recording, inputs, outputs)
     return build_value(outputs)
 
 
-def _again(
+def _call_again(
     f: Callable[..., Any],
     name: str,
     plans: Callable[[int], TapePlan],
@@ -161,7 +161,7 @@ def _again(
     return found
 
 
-def _note(
+def _report_call(
     f: Callable[..., Any],
     name: str,
     again: Callable[..., Tensor],
@@ -169,7 +169,7 @@ def _note(
     inputs: tuple[Tensor, ...],
     outputs: tuple[Tensor, ...],
 ) -> None:
-    """Let overrides of patterns know of a call, which they may contain."""
+    """Report a call to the overrides of patterns that may contain it."""
     context = current()
     overrides = context.overrides
     if overrides is not None and overrides.wholes:
@@ -201,7 +201,7 @@ def plans_for(name: str) -> Callable[[int], TapePlan]:
 def _aliases(
     leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[TapeId | None]
 ) -> list[Any]:
-    """Return ``leaves`` with each tracked tensor as an alias for outer tapes only."""
+    """Return ``leaves`` with aliases, known only to outer tapes, of tracked tensors."""
     if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
         return [alias(x) if x._tape_id in tracked else x]
     given: list[Any] = []

@@ -328,13 +328,13 @@ ERRORS = {
     "a vector of weights": (
         lambda: quantized.matmul(X, V[0]),
         ValueError,
-        "quantized.matmul: a must have 1 axis or more, and b 2; "
+        "quantized.matmul: a must have 1 axis or more, and b must have 2; "
         "got shapes (1, 4, 4, 3) and (5,)",
     ),
     "a number": (
         lambda: quantized.matmul(np.uint8(3), V),
         ValueError,
-        "quantized.matmul: a must have 1 axis or more, and b 2",
+        "quantized.matmul: a must have 1 axis or more, and b must have 2",
     ),
     "rows that are too long": (
         lambda: quantized.matmul(X[..., :2], V),

@@ -58,9 +58,9 @@ DEPTH_TO_SPACE = Kernel(
     "DepthToSpace(x; block_size: int, data_format: 'NHWC' | 'NCHW')",
     out=_checked_depth_to_space_spec,
     op="depth_to_space",
-    doc="""``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]`` for a
-    ``block_size`` of b and c channels of y. With "NCHW", the channels are the second
-    axis of x and y.""",
+    doc="""``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]`` where b is
+    ``block_size``, and y has c channels. With "NCHW", the channels are the second axis
+    of x and y.""",
 )
 
 
@@ -135,7 +135,7 @@ def _space_to_batch_spec(x: Spec | Tensor, block_shape: Shape, paddings: Pairs) 
 def _blocks_and_paddings(
     x: Spec | Tensor, block_shape: Ints, paddings: Margins
 ) -> tuple[Shape, Pairs]:
-    """Return block sizes and paddings that fit ``x``."""
+    """Return block sizes and paddings; raise unless they fit ``x``."""
     op = "space_to_batch_nd"
     blocks = _blocks(op, x, block_shape)
     pads = geometry.pairs(op, "paddings", paddings, len(blocks))
@@ -230,7 +230,7 @@ def _batch_to_space_spec(x: Spec | Tensor, block_shape: Shape, crops: Pairs) -> 
 def _blocks_and_crops(
     x: Spec | Tensor, block_shape: Ints, crops: Margins
 ) -> tuple[Shape, Pairs]:
-    """Return block sizes and crops that fit ``x``."""
+    """Return block sizes and crops; raise unless they fit ``x``."""
     op = "batch_to_space_nd"
     blocks = _blocks(op, x, block_shape)
     cuts = geometry.pairs(op, "crops", crops, len(blocks))

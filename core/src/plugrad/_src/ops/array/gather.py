@@ -59,11 +59,11 @@ GATHER_V2 = Kernel(
     op="gather",
     doc="""The slices of ``x`` along ``axis`` at ``indices``.
 
-    The axes of ``indices`` replace ``axis``. Both share the first ``batch_dims`` axes:
-    ``y[b, o, k, r]`` is ``x[b, o, indices[b, k], r]``, where b, o, k and r stand for
-    any number of axes. Indices count from 0. An index that is negative or too large
-    raises an IndexError, at once or at the next read of an asynchronous backend; if the
-    result is empty, it may go unnoticed.""",
+    The axes of ``indices`` replace ``axis``. ``x`` and ``indices`` share the first
+    ``batch_dims`` axes: ``y[b, o, k, r]`` is ``x[b, o, indices[b, k], r]``, where b, o,
+    k and r stand for any number of axes. Indices count from 0. An index that is
+    negative or too large raises an IndexError, at once or at the next read of an
+    asynchronous backend; if the result is empty, it may go unnoticed.""",
 )
 
 
@@ -168,8 +168,8 @@ gradients(GATHER_V2, x=_gather_gradient, indices=None)
 def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | None:
     """Return an error for the first index that is out of range, or None.
 
-    ``indices`` ``[..., k]`` are positions along axes of ``sizes``; they are read on the
-    host.
+    ``indices`` has the shape ``[..., k]``: positions along k axes of the given
+    ``sizes``. They are read on the host.
     """
     known = indices._values()
     for axis, n in enumerate(sizes):
@@ -188,7 +188,7 @@ TAKE = Kernel(
     op="take",
     doc="""``GatherV2``, but negative indices count from the end of the axis.
 
-    An index that is not from minus the size of the axis to below its size raises an
+    An index less than minus the size of the axis, or not less than the size, raises an
     IndexError, at once or at the next read of an asynchronous backend; if the result is
     empty, it may go unnoticed.""",
 )

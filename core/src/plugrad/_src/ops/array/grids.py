@@ -83,7 +83,7 @@ def tril_indices(
             ones below it.
 
     Returns:
-        Two int32 tensors of one size.
+        Two int32 tensors of the same size.
 
     Raises:
         ValueError: A size is negative.
@@ -115,7 +115,7 @@ def triu_indices(
             negative ones below it.
 
     Returns:
-        Two int32 tensors of one size.
+        Two int32 tensors of the same size.
 
     Raises:
         ValueError: A size is negative.

@@ -60,7 +60,7 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     if not len(sources) == len({*sources}) == len(destinations) == len({*destinations}):
         raise ValueError(
             f"moveaxis: source {source} and destination {destination} must name "
-            "equally many axes, each once"
+            "the same number of axes, each once"
         )
     order = [i for i in range(rank) if i not in sources]
     for position, axis in sorted(zip(destinations, sources, strict=True)):
@@ -242,7 +242,7 @@ def broadcast_arrays(*xs: TensorLike) -> tuple[Tensor, ...]:
         xs: Tensors of any dtype.
 
     Returns:
-        A tuple of tensors of one shape.
+        A tuple of tensors of the same shape.
 
     Raises:
         ValueError: The shapes do not broadcast.

@@ -45,7 +45,7 @@ def _slice_spec(x: Spec, *, begin: Shape, size: Shape) -> Spec:
 def _check_inside(x: Spec | Tensor, begin: Shape, size: Shape) -> None:
     for b, k, n in zip(begin, size, x.shape, strict=True):
         if not 0 <= b <= b + k <= n:
-            rule = f"begin {begin}, from 0, and size {size} must lie inside"
+            rule = f"begin {begin}, counted from 0, and size {size} must lie inside"
             raise misfit("slice", rule, x)
 
 
@@ -130,14 +130,14 @@ def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tenso
 def slice(
     x: TensorLike, /, begin: Ints, size: Ints | None = None, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return the block of ``x`` of ``size`` elements from ``begin`` on along each axis.
+    """Return the block of ``x`` with ``size`` elements from ``begin`` along each axis.
 
     Args:
         x: A tensor of any dtype.
         begin: The first index along each axis, from 0; axes without an entry start at
             0.
-        size: The number of elements along each axis; -1 stands for all that follow, as
-            do axes without an entry.
+        size: The number of elements along each axis; -1 stands for all that follow, and
+            so does a missing entry.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -222,11 +222,12 @@ MIRROR_PAD = Kernel(
     "MirrorPad(x; paddings: pairs, mode: 'reflect' | 'symmetric')",
     out=_mirror_pad_spec,
     op="pad",
-    doc="""``x`` between mirror images of itself along each axis, of sizes ``paddings``.
+    doc="""``x`` extended along each axis by mirror images of itself.
 
-    With a padding of 2 at both ends, ``'reflect'`` makes 3 2 1 2 3 2 1 of 1 2 3, and
-    ``'symmetric'``, which repeats the first and the last element, makes 2 1 1 2 3 3 2.
-    The padding never exceeds the number of elements that can be mirrored.""",
+    ``paddings`` has a pair (before, after) for each axis. With 2 at both ends,
+    ``'reflect'`` turns 1 2 3 into 3 2 1 2 3 2 1, and ``'symmetric'``, which repeats the
+    first and the last element, turns it into 2 1 1 2 3 3 2. The padding never exceeds
+    the number of elements that can be mirrored.""",
 )
 
 

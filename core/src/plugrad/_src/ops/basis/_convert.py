@@ -104,7 +104,7 @@ def asarray(
     if type(value) is Tensor and dtype is None and not copy:
         return value
     x = tensor_of(value, dtype=dtype, copy=copy)
-    if copy is False and x is not value:  # others may write to its memory
+    if copy is False and x is not value:  # the owner of the array may still write to it
         share(x._data)
     return x
 
@@ -115,7 +115,7 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
         y = value if dtype is None else creation.cast(value, dtype)
         return creation.identity(y) if copy else y
     if isinstance(value, variable.Variable):
-        return asarray(value.value, dtype=dtype)  # already an alias, not the tensor
+        return asarray(value.value, dtype=dtype)  # ``value.value`` is already an alias
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         given = array_of("asarray", value)
@@ -140,7 +140,7 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
 def placed(
     device: str, make: Callable[..., Tensor], *args: Any, **named: Any
 ) -> Tensor:
-    """Call an op, and return its result on a device, the name of a backend."""
+    """Call an op, and return its result on ``device``, which is a backend name."""
     backend = lifted(registry.open(device, f"{make.__name__}: device"))
     with Scope(backend=backend):
         return to(make(*args, **named), backend.name)  # make may return its argument
@@ -164,7 +164,7 @@ def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
 
 
 def _foreign_array_error(op: str, x: object) -> TypeError:
-    """Return the error about an array of a library that NumPy cannot convert."""
+    """Return the error for another library's array, which NumPy cannot convert."""
     return TypeError(
         f"{op}: cannot make a tensor of {type(x).__name__}, an array of "
         f"{type(x).__module__}; convert it with plugrad.from_dlpack"
@@ -285,7 +285,7 @@ def _has_tensors(values: Any, depth: int = 1) -> bool:
 
 def _stacked(values: Any, dtype: Any) -> Tensor:
     """Stack nested lists that contain tensors; their gradients are kept."""
-    kinds = (bool, int, float, complex)  # weak, as in an operation
+    kinds = (bool, int, float, complex)  # scalars are weak here, as in arithmetic
     parts = [v if isinstance(v, kinds) else asarray(v, dtype=dtype) for v in values]
     tensors = promote_all("asarray", *parts)
     if len({x.shape for x in tensors}) > 1:
@@ -426,7 +426,7 @@ def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
 
 
 def listed(value: Any) -> np.ndarray[Any, DType]:
-    """Return an array of Python numbers; an empty list is one of int32."""
+    """Return Python numbers as an array; an empty list becomes an int32 array."""
     array = _parsed(value, None)
     return array if array.size else array.astype(INT32)
 
@@ -465,7 +465,7 @@ def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
 
 
 def _scalar_of_own_dtype(op: str, value: Any) -> Tensor:
-    """Return a scalar as a tensor, those of Python from the cache."""
+    """Return a scalar as a tensor; Python scalars come from the cache."""
     if isinstance(value, np.generic):
         return asarray(value)
     return scalar(op, value, dtype_of(value))
@@ -474,7 +474,7 @@ def _scalar_of_own_dtype(op: str, value: Any) -> Tensor:
 def promote_and_broadcast(
     op: str, a: TensorLike, b: TensorLike
 ) -> tuple[Tensor, Tensor]:
-    """Return both as tensors of one dtype; raise unless their shapes broadcast."""
+    """Return both as tensors of the same dtype; raise unless their shapes broadcast."""
     if type(a) is Tensor and (type(b) is float or type(b) is int):
         other = scalar(op, b, a.dtype)
         if other.dtype is a.dtype:
@@ -495,7 +495,7 @@ def promote_and_broadcast(
 
 
 def promote_pair(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``value`` and ``x`` as tensors of one dtype; a scalar is weak."""
+    """Return ``value`` and ``x`` as tensors of the same dtype; a scalar is weak."""
     other = scalar(op, value, x.dtype) if isinstance(value, SCALARS) else asarray(value)
     if other.dtype is x.dtype:
         return other, x

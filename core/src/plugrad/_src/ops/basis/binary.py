@@ -57,7 +57,7 @@ _broadcasting = partial(Kernel, out=broadcasted, broadcasts=True)
 def floats(
     op: str, a: TensorLike, b: TensorLike, kinds: str = "fc"
 ) -> tuple[Tensor, Tensor]:
-    """Return both as floating tensors of one dtype; float32 if both are integers."""
+    """Return both as floats of the same dtype; float32 if both are integers."""
     if isinstance(b, _convert.SCALARS):
         a = _convert.floating(op, a, kinds)
     elif isinstance(a, _convert.SCALARS):
@@ -85,8 +85,8 @@ def add(a: TensorLike, b: TensorLike, /) -> Tensor:
     Args:
         a: A tensor of numbers or bool.
         b: A tensor of numbers or bool; the shapes broadcast. A Python number adopts the
-            dtype of the other argument, unless its own kind is higher, as for a float
-            and a tensor of integers.
+            dtype of the other argument, unless its own kind is higher, like that of a
+            float added to integers.
 
     Returns:
         A tensor of the broadcast shape and the promoted dtype.
@@ -205,7 +205,7 @@ ADD_N = Kernel(
 
 
 def add_n(xs: Sequence[TensorLike], /) -> Tensor:
-    """Return the sum ``xs[0] + xs[1] + …`` of tensors of one shape.
+    """Return the sum ``xs[0] + xs[1] + …`` of tensors of the same shape.
 
     The tensors are added in this order. Integers wrap; the sum of bool is ``or``.
 
@@ -457,11 +457,11 @@ gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
 
 
 def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the remainder of ``a / b`` truncated towards 0; it has the sign of ``a``.
+    """Return ``a - b·trunc(a / b)``, which has the sign of ``a`` even where it is 0.
 
-    A zero also has that sign. The result is exact. Where ``b`` is 0, it is 0 for
-    integers and NaN for floating numbers. The derivative with respect to ``a`` is 1,
-    and with respect to ``b`` it is ``-trunc(a / b)``.
+    The result is exact. Where ``b`` is 0, it is 0 for integers and NaN for floating
+    numbers. The derivative with respect to ``a`` is 1, and with respect to ``b`` it is
+    ``-trunc(a / b)``.
 
     Args:
         a: A tensor of real numbers.

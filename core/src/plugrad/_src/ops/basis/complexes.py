@@ -37,7 +37,7 @@ COMPLEX = Kernel(
     "Complex(real: float32 | float64, imag: real)",
     out=_complex_spec,
     op="complex",
-    doc="""``real + i · imag``, complex64 of float32 and complex128 of float64.
+    doc="""``real + i · imag``: complex64 for float32 parts, complex128 for float64.
 
     The shapes are equal. Both parts are copied: a signed zero, NaN or infinity in one
     does not change the other.""",
@@ -111,7 +111,7 @@ REAL: Kernel = Kernel(
     "Real(input: complexfloating)",
     out=_part_spec,
     op="real",
-    doc="The real part, float32 of complex64 and float64 of complex128.",
+    doc="The real part: float32 for complex64, float64 for complex128.",
 )
 
 
@@ -152,7 +152,7 @@ IMAG: Kernel = Kernel(
     "Imag(input: complexfloating)",
     out=_part_spec,
     op="imag",
-    doc="The imaginary part, float32 of complex64 and float64 of complex128.",
+    doc="The imaginary part: float32 for complex64, float64 for complex128.",
 )
 
 

@@ -92,10 +92,10 @@ def astype(
     """Return the elements of ``x`` converted to ``dtype``.
 
     To integers, floating numbers are truncated towards zero, numbers that are then out
-    of range wrap (modulo 2 to the number of bits), and NaN and infinities give 0; this
-    is the same on every backend. To floating numbers, elements are rounded to the
-    nearest, and those that are too large become infinite. To bool, everything but zero
-    is True. Complex numbers lose their imaginary part when they become real.
+    of range wrap (modulo ``2^bits``), and NaN and infinities give 0; this is the same
+    on every backend. To floating numbers, elements are rounded to the nearest, and
+    those that are too large become infinite. To bool, everything but zero is True.
+    Complex numbers lose their imaginary part when they become real.
 
     Args:
         x: A tensor of numbers or bool.
@@ -176,12 +176,12 @@ def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
 
     Args:
         x: A tensor of numbers.
-        dtype: The dtype, a numeric one, as which the bits are interpreted.
+        dtype: The numeric dtype as which to interpret the bits.
 
     Returns:
-        A tensor of ``dtype``, and of the shape of ``x`` if both dtypes have one width.
-        The op has no gradient; pass ``stop_gradient(x)`` to use it in a function that
-        is differentiated.
+        A tensor of ``dtype``, and of the shape of ``x`` if both dtypes have the same
+        width. The op has no gradient; pass ``stop_gradient(x)`` to use it in a function
+        that is differentiated.
 
     Raises:
         ValueError: ``dtype`` is wider, and the last axis does not fit.
@@ -459,7 +459,7 @@ ZEROS_LIKE = Kernel(
     "ZerosLike(x: bool | number)",
     out=same,
     op="zeros_like",
-    doc="""0 in the shape and dtype of ``x``; False for bool.""",
+    doc="""Zeros of the shape and dtype of ``x``; False for bool.""",
 )
 
 
@@ -509,7 +509,7 @@ ONES_LIKE = Kernel(
     "OnesLike(x: bool | number)",
     out=same,
     op="ones_like",
-    doc="""1 in the shape and dtype of ``x``; True for bool.""",
+    doc="""Ones of the shape and dtype of ``x``; True for bool.""",
 )
 
 
@@ -562,7 +562,7 @@ def empty(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor whose elements you are going to replace: zeros.
+    """Return a tensor of zeros, whose elements you are going to replace.
 
     Args:
         shape: The shape; 3 is short for (3,).
@@ -599,7 +599,7 @@ def empty_like(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor like ``x`` whose elements you are going to replace: zeros.
+    """Return a tensor of zeros like ``x``, whose elements you are going to replace.
 
     Args:
         x: A tensor; only its shape and dtype matter.

@@ -247,7 +247,7 @@ gradients(MEAN, x=_mean_gradient)
 
 
 def _as_real(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
-    """Convert an argument of real numbers that has elements to reduce over ``axis``."""
+    """Convert an argument to real numbers; raise unless it has elements to reduce."""
     x = _convert.real(op, x)
     axis = axes(op, axis, len(x.shape))
     if 0 in x.shape:
@@ -605,7 +605,7 @@ def any(
 
 @decomposition(ANY)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
-    ones = creation.cast(x, INT32)  # no elements have a sum, and no maximum
+    ones = creation.cast(x, INT32)  # a sum of no elements is 0, a maximum is undefined
     return creation.cast(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
 
 
@@ -647,6 +647,6 @@ def count_nonzero(
 
 
 def root(x: Tensor, /) -> Tensor:
-    """Return ``√x``, with the derivative 0 at 0, as norms and ``std`` need it."""
+    """Return ``√x`` with the derivative 0 at 0, which norms and ``std`` need."""
     zero = compare.equal(x, 0)
     return compare.where(zero, 0.0, unary.sqrt(compare.where(zero, 1.0, x)))

@@ -277,7 +277,7 @@ TILE = Kernel(
     "Tile(x; repetitions: shape)",
     out=_tile_spec,
     op="tile",
-    doc="""``repetitions[i]`` copies of ``x``, 0 or more, end to end along axis i.""",
+    doc="""Copies of ``x``, end to end: ``repetitions[i]``, 0 or more, along axis i.""",
 )
 
 
@@ -326,7 +326,7 @@ def _(x: Tensor, *, repetitions: Shape) -> Tensor:
 
 
 def _replace_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
-    """Return ``shape`` with one axis replaced by ``sizes``, none or several."""
+    """Return ``shape`` with one axis replaced by any number of ``sizes``."""
     return shape[:axis] + sizes + shape[axis + 1 :]
 
 
@@ -429,10 +429,10 @@ PACK = Kernel(
 def stack(
     xs: Sequence[TensorLike], /, axis: int = 0, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return tensors of one shape joined along a new axis.
+    """Return tensors of the same shape joined along a new axis.
 
     Args:
-        xs: One or more tensors of one shape; their dtypes are promoted.
+        xs: One or more tensors of the same shape; their dtypes are promoted.
         axis: The index of the new axis in the result.
 
     Returns:

@@ -56,7 +56,7 @@ __all__ = [
 
 NUMBERS = "biufc"  # every kind of dtype but strings
 
-# Contracts whose output has the spec of the one input.
+# Contracts with one input and an output with the same spec.
 _elementwise = partial(Kernel, out=same)
 
 # --- tools -----------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _(x: Tensor) -> Tensor:
 
 
 def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Return zeros; for complex ``x``, from the part of ``dy`` orthogonal to ``x``."""
+    """Return zeros; for complex ``x``, use the part of ``dy`` orthogonal to ``x``."""
     if x.dtype.kind != "c":
         return creation.zeros_like(dy)
     y = run(SIGN, x)
@@ -306,7 +306,8 @@ CEIL = _elementwise(
     op="ceil",
     doc="""``⌈x⌉``, the least whole number that is not below ``x``.
 
-    NaN, infinities and -0.0 are returned unchanged; between -1 and 0 it is -0.0.""",
+    NaN, infinities and -0.0 are returned unchanged; numbers between -1 and 0 give
+    -0.0.""",
 )
 
 
@@ -342,8 +343,8 @@ ROUND = _elementwise(
     op="round",
     doc="""The nearest whole number; of two that are equally near, the even one.
 
-    NaN, infinities and -0.0 are returned unchanged; from -0.5 to 0 it is -0.0. Real and
-    imaginary parts of complex numbers are rounded separately.""",
+    NaN, infinities and -0.0 are returned unchanged; numbers from -0.5 to 0 give -0.0.
+    Real and imaginary parts of complex numbers are rounded separately.""",
 )
 
 
@@ -392,7 +393,8 @@ TRUNC = _elementwise(
     op="trunc",
     doc="""``x`` without its fraction: ``⌊x⌋``, and ``⌈x⌉`` where ``x < 0``.
 
-    NaN, infinities and -0.0 are returned unchanged; between -1 and 0 it is -0.0.""",
+    NaN, infinities and -0.0 are returned unchanged; numbers between -1 and 0 give
+    -0.0.""",
 )
 
 
@@ -429,7 +431,7 @@ IS_FINITE = Kernel(
     "IsFinite(x: bool | number)",
     out=compared,
     op="isfinite",
-    doc="""Whether ``x`` is neither infinite nor NaN; for complex numbers, both parts.
+    doc="""Whether ``x`` is neither infinite nor NaN, in both parts if it is complex.
 
     True for bool and integers.""",
 )
@@ -770,7 +772,7 @@ EXP2 = _elementwise(
     doc="""``2^x``; 0 for -inf, and inf where it overflows.
 
     Exact where ``x`` is whole, including subnormal results. Within 3 ulp; on a backend
-    that composes it of ``Pow``, as accurate as ``Pow``.""",
+    that computes it by ``Pow``, as accurate as ``Pow``.""",
 )
 
 

@@ -114,8 +114,8 @@ ERFC = _elementwise(
     doc="""``1 - erf(x)``, without cancellation for large ``x``; 0 for inf, 2 for -inf.
 
     Within 3 ulp in float32 and float64, down to the smallest subnormal number. On a
-    backend that composes it of ``Exp`` and ``Expm1``, each within 3 ulp, it is within 8
-    ulp in float32.""",
+    backend that computes it from ``Exp`` and ``Expm1``, each within 3 ulp, it is within
+    8 ulp in float32.""",
 )
 
 

@@ -75,7 +75,7 @@ def _euclid_steps(dtype: DType) -> int:
 @decomposition(GCD)
 def _(a: Tensor, b: Tensor) -> Tensor:
     signed = a.dtype.kind == "i"
-    if signed:  # every integer has a negative counterpart, but not a positive one
+    if signed:  # the dtype can represent each -|x|, but not each |x|
         a, b = (binary.minimum(x, 0 - x) for x in (a, b))
     for _ in range(_euclid_steps(a.dtype)):
         done = compare.equal(b, 0)

@@ -46,7 +46,7 @@ __all__ = [
     "tanh",
 ]
 
-# Contracts of one input, whose spec the output has.
+# Contracts with one input and an output with the same spec.
 _elementwise = partial(Kernel, out=same)
 
 # --- inverse functions of complex numbers, in terms of their parts ---------------
@@ -244,7 +244,7 @@ TAN = _elementwise(
     doc="""The tangent of ``x`` in radians, with exact reduction of large arguments.
 
     NaN for ±inf, and -0.0 for -0.0. Within 3 ulp in float32; within 13 ulp on a backend
-    that composes it of sine and cosine, each within 3 ulp.""",
+    that computes it from sine and cosine, each within 3 ulp.""",
 )
 
 
@@ -429,7 +429,7 @@ gradients(ATAN, x=_atan_gradient)
 
 
 def _far_threshold(x: Tensor) -> float:
-    """Return a number with a finite square that adding 1 does not change."""
+    """Return a number whose square is finite, yet unchanged by adding 1."""
     return 1e9 if x.dtype.itemsize > 2 else 200.0
 
 
@@ -448,8 +448,8 @@ SINH = _elementwise(
     doc="""``(e^x - e^-x) / 2``, without cancellation near 0; -0.0 for -0.0.
 
     ±inf for ±inf. It is finite for some ``x`` where ``e^x`` overflows. Within 3 ulp in
-    float32; within 10 ulp on a backend that composes it of ``Expm1`` and ``Exp``, each
-    within 3 ulp.""",
+    float32; within 10 ulp on a backend that computes it from ``Expm1`` and ``Exp``,
+    each within 3 ulp.""",
 )
 
 

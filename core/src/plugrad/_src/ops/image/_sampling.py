@@ -86,7 +86,7 @@ def constant(values: Any, dtype: DType) -> Tensor:
 
 
 def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
-    """Return the images at the coordinates, ``[n, rows, columns, channels]``."""
+    """Read the images at the coordinates: ``[n, rows, columns, channels]``."""
     read = _reader(image, grid, fill)
     if method == "nearest":
         y = read(*_nearest(grid))
@@ -169,7 +169,7 @@ def _index(v: Tensor, grid: Grid) -> Tensor:
 def _neighbours(
     grid: Grid, *, slope: bool = False
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return the pixels before and after y and x, and the weight of the latter.
+    """Return the pixels before and after each coordinate, and the latter's weight.
 
     With ``slope``, a coordinate on the last pixel lies between the last two pixels, so
     that it has a derivative.

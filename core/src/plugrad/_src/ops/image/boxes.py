@@ -27,7 +27,7 @@ _BOX_INPUTS = (
 
 
 def _check(op: str, boxes: Shaped, scores: Shaped, iou: float, score: float) -> None:
-    """Raise unless boxes, scores and thresholds fit each other."""
+    """Raise unless boxes and scores fit each other, and the thresholds are in range."""
     if len(scores.shape) != 1 or boxes.shape != (*scores.shape, 4):
         raise misfit(op, "boxes and scores must be (n, 4) and (n,)", boxes, scores)
     if not 0 <= iou <= 1:
@@ -69,7 +69,7 @@ NON_MAX_SUPPRESSION_V3 = Kernel(
 
     Candidates are the boxes with a score above ``score_threshold``; NaN is not above
     it. The candidate with the highest score is selected; of equal scores, the first.
-    All boxes whose overlap with it, intersection over union, is at least
+    All boxes whose overlap with it (intersection over union) is at least
     ``iou_threshold`` are dropped, and the selection is repeated. A box without area, or
     with NaN, has the overlap 0. Corners and areas are computed in float64.""",
 )
@@ -77,7 +77,8 @@ NON_MAX_SUPPRESSION_V4 = Kernel(
     f"NonMaxSuppressionV4({_BOX_INPUTS}) -> indices, count",
     out=_padded_specs,
     op="image.non_max_suppression_padded",
-    doc="""The indices of ``NonMaxSuppressionV3``, then zeros, and their number.""",
+    doc="""The indices of ``NonMaxSuppressionV3``, padded with zeros to
+    ``max_output_size``, and how many of them are not padding.""",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
     f"NonMaxSuppressionV5({_BOX_INPUTS}, soft_nms_sigma: float) "
@@ -267,7 +268,7 @@ def non_max_suppression_padded(
 def _checked_arguments(
     op: str, boxes: TensorLike, scores: TensorLike, size: int, iou: float, score: float
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Return boxes, scores and attributes that fit each other."""
+    """Convert and check the arguments; return boxes, scores and attributes."""
     boxes, scores = (_convert.floating(op, x, "f") for x in (boxes, scores))
     size = integer(op, "max_output_size", size, 0)
     iou = float(real(op, "iou_threshold", iou))

@@ -68,7 +68,7 @@ FROM_PIXELS = Kernel(
     "FromPixels(pixels: integer; num_channels: int)",
     out=_from_pixels_spec,
     op="image.from_pixels",
-    doc="""The first ``num_channels`` channels, as by ``Cast`` to int32.""",
+    doc="""The first ``num_channels`` channels, converted as by ``Cast`` to int32.""",
 )
 
 
@@ -145,8 +145,8 @@ DRAW = Kernel(
     "Draw(image: integer | floating)",
     out=_draw_spec,
     op="image.to_pixels",
-    doc="""Floating values times 255, rounded with ties to even; integers as by ``Cast``
-    to int32. All are limited to the range from 0 to 255; NaN gives 0.""",
+    doc="""Floating values times 255, rounded with ties to even; integers converted as
+    by ``Cast`` to int32. All are limited to the range from 0 to 255; NaN gives 0.""",
 )
 
 
@@ -389,7 +389,7 @@ def _(image: Tensor, *, geometry: Rotation, fill_value: Any) -> Tensor:
 
 # --- colours ---------------------------------------------------------------------
 
-LUMA = (0.2989, 0.587, 0.114)  # of ITU-R BT.601
+LUMA = (0.2989, 0.587, 0.114)  # the weights of red, green and blue in ITU-R BT.601
 
 
 def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
@@ -467,8 +467,8 @@ def threshold(
     Args:
         image: ``[height, width, 1]`` or ``[height, width, 3]`` of values from 0 to 255.
         method: "binary" for the threshold ``255 · thresh_value``; "otsu" for the
-            threshold with the largest variance between dark and bright pixels (of equal
-            ones, the first; -1 for an image of a single shade).
+            threshold with the largest variance between dark and bright pixels (if
+            several are equal, the first; -1 for an image of a single shade).
         inverted: Whether to exchange 255 and 0.
         thresh_value: The threshold of "binary", from 0 to 1.
 

@@ -109,22 +109,22 @@ BILINEAR = Kernel(
     ``half_pixel_centers`` at ``(i + 1/2) · old / new - 1/2``. A coordinate before the
     first pixel, or after the last one, is moved to that pixel.
 
-    Between two pixels, the result is interpolated linearly, as ``geometry.linear``
-    tells. At the center of a pixel no other pixel contributes, even if it is infinite
-    or NaN.""",
+    Between two pixels, the result is interpolated linearly, with the weights in
+    ``geometry.linear``. At the center of a pixel no other pixel contributes, even if it
+    is infinite or NaN.""",
     **_FORWARD_RULES,
 )
 BILINEAR_GRAD = Kernel(
     "ResizeBilinearGrad(images?, dy: floating; geometry: Resizing) -> dx",
-    doc="""The transpose of ``ResizeBilinear``: each ``dy``, times the weight of a
-    pixel, is added to it. Only the shape of ``images`` is used.""",
+    doc="""The transpose of ``ResizeBilinear``: each ``dy`` is added to the pixels that
+    were read, times their weights. Only the shape of ``images`` is used.""",
     **_BACKWARD_RULES,
 )
 NEAREST = Kernel(
     "ResizeNearestNeighbor(images; geometry: Resizing)",
     op="image.resize_nearest_neighbor",
     doc="""The pixel nearest to the coordinate of ``ResizeBilinear``; of two that are
-    equally near, the later one. With neither option it is the pixel at or before the
+    equally near, the later one. With neither option, the pixel at or before the
     coordinate. ``geometry.nearest`` has the indices.""",
     **_FORWARD_RULES,
 )
@@ -195,8 +195,8 @@ def resize_nearest_neighbor(
 ) -> Tensor:
     """Return images of another size, with the value of the nearest pixel.
 
-    If two pixels are equally near, the later one is used. With neither option it is the
-    pixel at or before the coordinate.
+    If two pixels are equally near, the later one is used. With neither option, it is
+    always the pixel at or before the coordinate that is used.
 
     Args:
         images: ``[batch, height, width, channels]``, or without the batch; of any
@@ -339,7 +339,7 @@ def crop_and_resize(
     extrapolation_value: float = 0,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the parts of images inside boxes, resized to one size.
+    """Return the parts of images inside boxes, all resized to the same size.
 
     Args:
         image: ``[batch, height, width, channels]``, real numbers.
@@ -454,10 +454,10 @@ TRANSFORM = Kernel(
     "nearest" are as in ``CropAndResize``. Coordinates that are not finite give
     ``fill_value``.
 
-    ``fill_mode`` tells what surrounds an image (a b c d): "constant", ``fill_value``,
-    towards which "bilinear" interpolates up to a pixel away; "reflect", (d c b a | a b
-    c d | d c b a); "wrap", (a b c d | a b c d | a b c d); "nearest", (a a a a | a b c d
-    | d d d d).""",
+    ``fill_mode`` determines what surrounds an image (a b c d). "constant" stands for
+    ``fill_value``, towards which "bilinear" interpolates up to a pixel away; "reflect"
+    for (d c b a | a b c d | d c b a); "wrap" for (a b c d | a b c d | a b c d); and
+    "nearest" for (a a a a | a b c d | d d d d).""",
 )
 
 
@@ -482,10 +482,10 @@ def transform(
             all images.
         interpolation: How to read between pixels: ``"nearest"``, where halves round up,
             or ``"bilinear"``.
-        fill_mode: The values outside the image: ``"constant"``, ``fill_value``;
-            ``"reflect"``, the mirrored image (d c b a | a b c d | d c b a); ``"wrap"``,
-            the repeated image (a b c d | a b c d | a b c d); ``"nearest"``, the pixel
-            at the edge (a a a a | a b c d | d d d d).
+        fill_mode: The values outside the image: ``"constant"`` stands for
+            ``fill_value``, ``"reflect"`` for the mirrored image (d c b a | a b c d | d
+            c b a), ``"wrap"`` for the repeated image (a b c d | a b c d | a b c d), and
+            ``"nearest"`` for the pixel at the edge (a a a a | a b c d | d d d d).
         fill_value: The value outside the image with ``"constant"``; in all modes, also
             the value where k is 0.
         output_shape: Height and width of the result; by default those of the image.

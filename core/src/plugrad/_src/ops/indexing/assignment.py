@@ -48,7 +48,7 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
     and no assignment is lost.
 
     Args:
-        x: A tensor, or a variable, which is assigned.
+        x: A tensor, or a variable, to which the new value is assigned.
         key: See ``getitem``. If index arrays name an element several times, it gets the
             last of the values.
         value: A tensor, which is broadcast to the shape of ``x[key]`` and converted to
@@ -137,8 +137,9 @@ def _convert_value(x: Tensor, value: TensorLike) -> Tensor:
 def _write_indices(read: ParsedKey) -> tuple[Tensor, int]:
     """Return the positions that a key selects: ``[..., depth]``, and the depth.
 
-    They are positions in the first ``depth`` axes of the source, up to the last axis
-    that is not selected whole. Their other axes are those of ``x[key]``, up to there.
+    Each row is a position in the first ``depth`` axes of the source: all axes up to the
+    last one that is not selected whole. The rows are arranged along the axes of
+    ``x[key]`` that come from these axes.
     """
     depth = read.depth()
     before, after = read.order()
@@ -166,7 +167,7 @@ def _write_indices(read: ParsedKey) -> tuple[Tensor, int]:
 
 
 def _stacked(columns: list[Any], lead: Shape) -> Tensor:
-    """Return columns of indices, arrays and tensors, broadcast and stacked."""
+    """Broadcast and stack columns of indices, which are arrays or tensors."""
     if not any([isinstance(column, Tensor) for column in columns]):
         known = [np.broadcast_to(column, lead) for column in columns]
         return _convert.integer_tensor("setitem", "indices", np.stack(known, axis=-1))

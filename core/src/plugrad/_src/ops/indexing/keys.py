@@ -64,7 +64,7 @@ class ParsedKey(NamedTuple):
         return (*before, *self.index_shape(), *after)
 
     def depth(self) -> int:
-        """Return the number of axes of ``source`` up to the last that is not whole."""
+        """Return the number of axes up to the last one that is not selected whole."""
         whole = zip(self.size, self.strides, strict=True)
         read = {self.axes[i] for i in self.arrays}
         return max(
@@ -142,7 +142,7 @@ def _index_array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
     if any(m not in (0, n) for m, n in zip(entry.shape, sizes, strict=True)):
         raise IndexError(
             f"{op}: a mask of shape {entry.shape} does not fit axes of shape {sizes}"
-        )  # an axis of size 0 selects nothing
+        )  # a mask axis of size 0 selects nothing
     mask = entry._values() if isinstance(entry, Tensor) else entry
     return _convert.integer_tensor(op, "indices", np.flatnonzero(mask))
 

@@ -197,7 +197,7 @@ def scatter_nd(
 def _checked_indices(
     op: str, indices: TensorLike, updates: Shape, sizes: Shape
 ) -> Tensor:
-    """Return indices ``[..., k]`` that fit the shapes of updates and of the result."""
+    """Return indices ``[..., k]``; raise unless they fit the updates and the result."""
     found = _index_values(op, indices)
     if len(found.shape) == 1:
         found = found.reshape((*found.shape, 1))
@@ -351,9 +351,9 @@ def _sums(x: Tensor, ids: Tensor, count: int) -> Tensor:
 def _is_last(ids: Tensor, total: int) -> Tensor:
     """Return which elements of ``ids`` are the last with their value.
 
-    The last one has the highest position. From the highest bit of the positions on,
-    elements without the bit are dropped if an element with the same id has it. That
-    takes log2(n) rounds, and no sorting.
+    The last one has the highest position. For each bit of the positions, from the
+    highest to the lowest, elements without the bit are dropped if a remaining element
+    with the same id has it. This takes log2(n) rounds, and no sorting.
     """
     count = ids.shape[0]
     numbers = np.arange(count, dtype=np.int32)
@@ -407,9 +407,9 @@ TENSOR_SCATTER_EXTREMUM = Kernel(
     doc="""``tensor``, where the slice at ``indices[i]`` becomes the element-wise
     maximum of itself and all updates with this index; without ``largest``, the minimum.
 
-    The shapes are those of ``TensorScatterUpdate``. The result is NaN where one of them
-    is NaN, as for ``Maximum``. The index along each axis is checked as by
-    ``GatherV2``.""",
+    The shapes are those of ``TensorScatterUpdate``. The result is NaN where an element
+    that is compared is NaN, as for ``Maximum``. The index along each axis is checked as
+    by ``GatherV2``.""",
 )
 
 

@@ -66,8 +66,8 @@ SEARCH_SORTED = Kernel(
 
     These are the smaller elements if ``side`` is ``'left'``, and the elements that are
     not greater if it is ``'right'``. The rows ascend. NaN counts as greater than all
-    numbers and as equal to NaN, so it is at their end. For a row that does not ascend,
-    the result is any number from 0 to the size of the row.""",
+    numbers and as equal to NaN, so it comes at the end of a row. For a row that does
+    not ascend, the result is any number from 0 to the size of the row.""",
 )
 
 
@@ -96,7 +96,7 @@ def searchsorted(
         An int32 tensor of the shape of ``x2``.
 
     Raises:
-        ValueError: The shapes do not fit, or the side is neither of the two.
+        ValueError: The shapes do not fit, or ``side`` is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -163,7 +163,7 @@ LOWER_BOUND = Kernel(
 
 
 def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
-    """Return how many elements of a row of ``x1`` are less than each of ``x2``.
+    """Return how many elements of a row of ``x1`` are less than each element of ``x2``.
 
     It is ``searchsorted`` with ``side="left"``.
 
@@ -204,7 +204,7 @@ UPPER_BOUND = Kernel(
 
 
 def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
-    """Return how many elements of a row of ``x1`` are not greater than each of ``x2``.
+    """Return how many elements in a row of ``x1`` do not exceed each element of ``x2``.
 
     It is ``searchsorted`` with ``side="right"``.
 

@@ -203,7 +203,7 @@ def sort(
     return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
 
 
-# No gradient: TopK, in the decomposition, has one, because it returns the indices.
+# No gradient here: that of TopK, in the decomposition, uses the indices it returns.
 decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0))
 
 
@@ -250,9 +250,9 @@ def argsort(
 def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
     """Return values (output 0) or indices (output 1) of ``TopK`` along ``axis``.
 
-    ``TopK`` sorts in descending order; for ascending order, its result is reversed. So
-    is ``x`` before it, so that equal elements keep their order; indices then count from
-    the end.
+    ``TopK`` sorts in descending order. For ascending order, both ``x`` and the result
+    are reversed, so that equal elements keep their order; indices then count from the
+    end.
     """
     last = len(x.shape) - 1
     order = (*[i for i in range(last + 1) if i != axis], axis)

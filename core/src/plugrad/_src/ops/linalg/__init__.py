@@ -4,7 +4,7 @@
 - ``determinants``: determinants.
 - ``eigenvalues``: eigenvalues of general matrices.
 - ``einsum``: Einstein summation.
-- ``linalg``: the namespace ``plugrad.linalg``; powers, norms and condition.
+- ``linalg``: the namespace ``plugrad.linalg``; powers, norms and condition numbers.
 - ``matrix``: structure of matrices, and systems of equations.
 - ``matrix_factors``: Cholesky, QR, singular values, and Hermitian eigenvalues.
 - ``matrix_functions``: LU, the exponential, and chains of products.

@@ -92,7 +92,7 @@ def eig(x: TensorLike, /) -> EigResult:
 
 
 def _eig_gradient(dw: Tensor, dv: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Tensor:
-    """Return ``v⁻ᴴ·(diag(dw) + p / e)·vᴴ``, its real part if ``x`` is real.
+    """Return ``v⁻ᴴ·(diag(dw) + p / e)·vᴴ``, or its real part if ``x`` is real.
 
     ``p`` is ``vᴴ·dv`` without the part that would change the lengths of the vectors,
     and the elements of ``e`` are the conjugates of ``w[j] - w[i]``.

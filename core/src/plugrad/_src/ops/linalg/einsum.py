@@ -241,7 +241,7 @@ def _reduce_term(x: Tensor, term: str, kept: str) -> Part:
 
 
 def _product(a: Part, b: Part, kept: str) -> Part:
-    """Multiply, and sum over the letters that both have and that ``kept`` lacks."""
+    """Multiply two parts; sum over the letters that both have and ``kept`` lacks."""
     x, left = _reduce_term(*a, kept + b[1])
     y, right = _reduce_term(*b, kept + left)
     batch = [c for c in left if c in right and c in kept]

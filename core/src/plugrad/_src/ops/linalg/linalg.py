@@ -1,7 +1,7 @@
-"""The namespace ``plugrad.linalg``; matrix powers, norms and condition. No kernels.
+"""The namespace ``plugrad.linalg``; matrix powers, norms and condition numbers.
 
-``products``, ``matrix``, ``matrix_factors``, ``matrix_functions``, ``eigenvalues`` and
-``determinants`` define its other ops.
+No kernels. ``products``, ``matrix``, ``matrix_factors``, ``matrix_functions``,
+``eigenvalues`` and ``determinants`` define the other ops of the namespace.
 
 Map: the public names; powers; norms; the condition number.
 """
@@ -64,7 +64,7 @@ tensordot, vecdot = products.tensordot, products.vecdot
 
 
 def matrix_power(x: TensorLike, n: int, /) -> Tensor:
-    """Return the ``n``-th power of each matrix; of its inverse if ``n < 0``.
+    """Return the ``n``-th power of each matrix; a negative ``n`` inverts the matrix.
 
     ``n = 0`` gives the identity matrix. Integers wrap.
 
@@ -177,9 +177,9 @@ def vector_norm(
 
 
 def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
-    """Divide by the largest element first.
+    """Return the norm, dividing by the largest element first to avoid overflow.
 
-    It is treated as a constant, because the norm is homogeneous.
+    The divisor is treated as a constant, because the norm is homogeneous.
     """
     top = alias(run(reduce.MAX, sizes, axis=axes, keepdims=True))
     top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
@@ -196,7 +196,7 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
 
 
 def _power(x: Tensor, n: float) -> Tensor:
-    """Return ``x^n`` with the derivative 0 at 0, as for a norm of zeros."""
+    """Return ``x^n`` with the derivative 0 at 0, which the norm of zeros needs."""
     zero = compare.equal(x, 0)
     y = compare.where(zero, 1.0, x) ** n
     return compare.where(zero, 0.0 if n > 0 else math.inf, y)

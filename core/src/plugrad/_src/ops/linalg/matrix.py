@@ -5,7 +5,7 @@ LAPACK and has no decomposition: a backend without the kernel falls back to its 
 The same holds for ``Cholesky Eigh Qr Svd`` of ``matrix_factors`` and ``Slogdet`` of
 ``determinants``.
 
-All accept stacks of real or complex matrices, which are the last two axes. Integers
+All accept stacks of real or complex matrices, along the last two axes. Integers
 become float32, and float16 raises an error. A matrix with NaN gives NaN. If a matrix
 must not be singular but is, the error says which one. ``ᴴ`` is the conjugate transpose.
 
@@ -132,7 +132,7 @@ def _(x: Tensor) -> Tensor:
     n = x.size
     y = run(shape.RESHAPE, x, shape=(n, 1))
     y = run(slicing.PAD_V2, y, paddings=((0, 0), (0, n)), constant_values=0)
-    y = run(shape.RESHAPE, y, shape=(n * (n + 1),))  # x at a distance of n + 1
+    y = run(shape.RESHAPE, y, shape=(n * (n + 1),))  # x[i] is at i·(n + 1)
     return run(shape.RESHAPE, slicing.along(y, 0, 0, n * n), shape=x.shape * 2)
 
 

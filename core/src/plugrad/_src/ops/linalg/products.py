@@ -3,7 +3,7 @@
 Kernels: ``BatchMatMul MatMulInteger``.
 
 ``matmul matrix_transpose tensordot vecdot`` are public at the top level, where the
-array API standard has them, and all others in ``linalg``.
+array API standard has them; all other ops are public in ``linalg``.
 
 Map: products; parts and transposes.
 """
@@ -123,15 +123,15 @@ def matmul(
         transpose_a: Whether ``a`` is ``[..., k, i]``.
         transpose_b: Whether ``b`` is ``[..., j, k]``.
         preferred_element_type: The dtype of the result, in which products are computed
-            and summed. int8 or uint8 times int8 with int32 uses the int8 instructions
-            of the processor.
+            and summed. With int32, the product of int8 or uint8 with int8 uses the int8
+            instructions of the processor.
 
     Returns:
         ``[..., i, j]``, of the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: An argument is a scalar, or the shapes do not fit.
-        TypeError: No dtype can represent both, they hold strings, or the backend lacks
+        TypeError: No dtype can represent both, one holds strings, or the backend lacks
             ``preferred_element_type``.
 
     Example:
@@ -210,7 +210,7 @@ gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
 def _vectors(
     op: str, a: TensorLike, b: TensorLike, axis: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Return both in one dtype, and the axis of their vectors, counted from the end."""
+    """Return both in the same dtype, and their axis of vectors, from the end."""
     a, b = factors(op, a, b)
     rank = min(len(a.shape), len(b.shape))
     axis = integer(op, "axis", axis)
@@ -238,7 +238,7 @@ def vecdot(
 
     Raises:
         ValueError: The sizes along ``axis`` differ, or the other axes do not broadcast.
-        TypeError: No dtype can represent both, or they hold strings.
+        TypeError: No dtype can represent both, or one holds strings.
 
     Example:
         >>> pg.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0])
@@ -275,7 +275,7 @@ def tensordot(
 
     Raises:
         ValueError: Axes are out of range, or their sizes or numbers differ.
-        TypeError: No dtype can represent both, or they hold strings.
+        TypeError: No dtype can represent both, or one holds strings.
 
     Example:
         >>> pg.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0], axes=1)
@@ -335,7 +335,7 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: An argument is not a vector.
-        TypeError: No dtype can represent both, or they hold strings.
+        TypeError: No dtype can represent both, or one holds strings.
 
     Example:
         >>> pg.linalg.outer([1.0, 2.0], [3.0, 4.0])
@@ -363,7 +363,7 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
         the sizes of both.
 
     Raises:
-        TypeError: No dtype can represent both, or they hold strings.
+        TypeError: No dtype can represent both, or one holds strings.
 
     Example:
         >>> pg.linalg.kron([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]])
@@ -402,7 +402,7 @@ def cross(
     Raises:
         ValueError: The size along ``axis`` is not 3, or the other axes do not
             broadcast.
-        TypeError: No dtype can represent both, or they hold strings.
+        TypeError: No dtype can represent both, or one holds strings.
 
     Example:
         >>> pg.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])

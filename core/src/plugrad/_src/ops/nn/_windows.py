@@ -94,9 +94,9 @@ FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 def channels_last(
     op: str, x: Tensor, spatial: int, data_format: str
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return ``x`` with a batch and channels last, and a function for the way back.
+    """Return ``x`` with a batch and channels last, and a function that undoes this.
 
-    The function restores the layout of ``x`` for a result.
+    The function gives a result the layout of ``x``.
     """
     last, first = FORMATS[spatial]
     choice(op, "data_format", data_format, last, first)
@@ -124,7 +124,7 @@ def _unchanged(y: Tensor) -> Tensor:
 
 
 def numbers(op: str, *values: TensorLike) -> list[Tensor]:
-    """Return tensors of one dtype; bool becomes int32, as in ``matmul``."""
+    """Return tensors of the same dtype; bool becomes int32, as in ``matmul``."""
     xs = _convert.promote_all(op, *values)
     if xs[0].dtype.kind in "fiuc":
         return xs
@@ -199,7 +199,7 @@ def insert_zeros(dy: Tensor, windows: Windows) -> Tensor:
     return padded(dy, paddings)
 
 
-# The winner of a window is the number of a kernel position, from 1; 0 if there is none.
+# The winner of a window is a kernel position, counted from 1, or 0 if there is none.
 
 
 def where_winner(winners: Tensor, position: int, value: Tensor) -> Tensor:

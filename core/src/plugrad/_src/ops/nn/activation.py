@@ -55,7 +55,7 @@ __all__ = [
     "step",
 ]
 
-# Contracts of one input, whose spec the output has.
+# Contracts with one input and an output with the same spec.
 _elementwise = partial(Kernel, out=same)
 
 
@@ -343,8 +343,8 @@ def clip(
         one.
 
     Raises:
-        ValueError: The number ``min`` is more than the number ``max``, or shapes do not
-            broadcast.
+        ValueError: Both bounds are numbers and ``min`` is greater than ``max``, or
+            shapes do not broadcast.
         TypeError: An argument is complex or holds strings.
         OverflowError: The dtype cannot represent a number given as bound.
 
@@ -457,7 +457,7 @@ ELU_GRAD = Kernel(
 
 
 decomposition(ELU_GRAD, lambda dy, y: dy * (binary.minimum(y, 0) + 1))
-# Not with EluGrad: ``y + 1`` suffers from cancellation where y is close to -1.
+# Do not use EluGrad: its ``y + 1`` suffers from cancellation where y is close to -1.
 gradients(ELU, x=lambda dy, x: dy * run(unary.EXP, binary.minimum(x, 0)))
 gradients(ELU_GRAD, dy=lambda ddx, y: run(ELU_GRAD, ddx, y))
 gradients(ELU_GRAD, y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0))
@@ -471,7 +471,7 @@ SELU = _elementwise(
 
     λ = 1.0507009873554805, α = 1.6732632423543772. NaN for NaN, -λα for -inf, and inf
     where ``λ · x`` overflows. Within 3 ulp in float32; within 9 ulp on a backend that
-    composes it of ``Expm1`` within 3 ulp.""",
+    computes it from an ``Expm1`` within 3 ulp.""",
 )
 SELU_SCALE = 1.0507009873554805
 SELU_SCALE_ALPHA = SELU_SCALE * 1.6732632423543772
@@ -523,7 +523,7 @@ SIGMOID = _elementwise(
     doc="""``1 / (1 + e^-x)``, without intermediate overflow.
 
     1 for inf, 0 for -inf, NaN for NaN. Within 3 ulp in float32; within 9 ulp on a
-    backend that composes it of ``Exp`` within 3 ulp.""",
+    backend that computes it from an ``Exp`` within 3 ulp.""",
 )
 
 
@@ -749,7 +749,7 @@ def hard_swish(x: TensorLike, /) -> Tensor:
 
 @custom_grad
 def _hard_swish(x: Tensor) -> Any:
-    """Return ``hard_swish``; the gradient of a composition would contain inf · 0."""
+    """Return ``hard_swish`` and its gradient; a composition's would have inf · 0."""
 
     def grad_func(dy: Tensor) -> Tensor:
         near = run(CLIP_BY_VALUE, x, min=-3.0, max=3.0)

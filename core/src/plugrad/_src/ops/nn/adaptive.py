@@ -2,7 +2,7 @@
 
 Along an axis of size ``n``, window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends
 before ``⌈(i + 1)·n / m⌉``. If the windows differ in size, their elements are gathered
-into windows of one size, which the kernels of ``pool`` can read.
+into windows of the same size, which the kernels of ``pool`` can read.
 """
 
 from __future__ import annotations

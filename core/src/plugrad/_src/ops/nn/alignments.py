@@ -59,7 +59,7 @@ def negative_log_probability(
     last = run(shape.RESHAPE, counts * 2, shape=(batch, 1))
     positions = shape.concat([last, binary.maximum(last - 1, 0)], axis=1)
     final = run(gather.GATHER_V2, alpha, positions, axis=1, batch_dims=1)
-    # Without labels, both places are the same, only state: count it once.
+    # Without labels, both positions are that of the only state: count it once.
     twice = compare.logical_and(compare.equal(last, 0), ranges.arange(2) > 0)
     final = compare.where(twice, -math.inf, final)
     return creation.cast(-_log_sum(shape.unstack(final, axis=1)), x.dtype)

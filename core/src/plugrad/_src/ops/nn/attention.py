@@ -68,11 +68,12 @@ ATTENTION = Kernel(
     heads: head h reads group ``h // (heads / groups)``. ``mask`` has rank 4 and
     broadcasts to ``[batch, heads, queries, keys]``. A bool mask is True where a query
     attends to a key; a floating mask is added to the scores, and -inf excludes a key.
-    ``length``, of shape ``[]`` or ``[batch]``, excludes the keys from that number on;
-    less than 0 means 0, and more than the keys means all.
-    If ``causal``, query i attends to the keys up to number i; with ``length`` up to
-    ``length - queries + i``, so that the last query attends to all keys before
-    ``length``. The result is 0 for a query that attends to no key.""",
+    ``length``, of shape ``[]`` or ``[batch]``, is the number of filled keys, and
+    excludes all keys after these; a negative number counts as 0, and a number above
+    that of the keys excludes none. If ``causal``, query i attends to keys 0 to i, or,
+    with ``length``, to keys 0 to ``length - queries + i``, so that the last query
+    attends to all keys before ``length``. The result is 0 for a query that attends to
+    no key.""",
 )
 
 
@@ -92,8 +93,8 @@ def scaled_dot_product_attention(
     """Return ``softmax(q · kᵀ · scale) · v``, averages of values weighted by attention.
 
     With ``length`` it reads caches that are partly filled: keys and values from
-    position ``length`` on are left out. If it also ``is_causal``, the queries are those
-    of the last filled positions.
+    position ``length`` on are left out. If ``is_causal`` is also True, the queries are
+    those of the last filled positions.
 
     Args:
         q: Queries, ``[..., queries, size]``.
@@ -117,8 +118,8 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: The shapes do not fit, or ``scale`` is not finite.
-        TypeError: The mask holds integers, ``length`` does not, or an argument is
-            complex or holds strings.
+        TypeError: The mask is neither bool nor floating, ``length`` is not an integer,
+            or an argument is complex or holds strings.
 
     Example:
         >>> q = k = [[1.0, 0.0], [0.0, 1.0]]
@@ -150,10 +151,10 @@ def scaled_dot_product_attention(
     groups = _groups(*xs) if flag(OP, "enable_gqa", enable_gqa) else 0
     lead = _lead(xs, given, groups)
     optional = (
-        None if given is None else _mask_of_rank_4(given, lead),
+        None if given is None else _mask_as_rank_4(given, lead),
         None if length is None else _length(length, lead),
     )
-    four = [_of_rank_4(x, lead, groups if n else 0) for n, x in enumerate(xs)]
+    four = [_as_rank_4(x, lead, groups if n else 0) for n, x in enumerate(xs)]
     attributes = {"scale": factor, "causal": flag(OP, "is_causal", is_causal)}
     y = run(ATTENTION, *four, *optional, **attributes)
     sizes = (*lead, queries, xs[2].shape[-1])
@@ -200,7 +201,7 @@ def _lead(xs: list[Tensor], mask: Maybe, groups: int) -> Shape:
     return geometry.broadcast(OP, *given)
 
 
-def _of_rank_4(x: Tensor, lead: Shape, groups: int) -> Tensor:
+def _as_rank_4(x: Tensor, lead: Shape, groups: int) -> Tensor:
     """Return ``[batch, heads, ...]``, with ``groups`` in place of heads if not 0."""
     wanted = (*lead[:-1], groups) if groups else lead
     if x.shape[:-2] != wanted:
@@ -209,7 +210,7 @@ def _of_rank_4(x: Tensor, lead: Shape, groups: int) -> Tensor:
     return x if x.shape == sizes else run(shape.RESHAPE, x, shape=sizes)
 
 
-def _mask_of_rank_4(mask: Tensor, lead: Shape) -> Tensor:
+def _mask_as_rank_4(mask: Tensor, lead: Shape) -> Tensor:
     """Return a mask ``[batch or 1, heads or 1, queries or 1, keys or 1]``."""
     own = mask.shape[:-2]
     last = (1, 1, *mask.shape)[-2:]
@@ -276,7 +277,7 @@ def _allowed(
     found: list[Tensor] = []
     if mask is not None:
         is_bool = mask.dtype is BOOL
-        # NaN stays visible.
+        # A NaN in the mask is not excluded, so that it reaches the result.
         found.append(mask if is_bool else compare.not_equal(mask, -math.inf))
     if length is not None:
         filled = run(shape.RESHAPE, length, shape=(length.size, 1, 1, 1))
@@ -322,7 +323,7 @@ ROTARY_EMBEDDING = Kernel(
     ``cos`` and ``sin`` broadcast to ``[..., n]``, where 2n is at most the last size of
     x. Pair i is the elements ``i`` and ``i + n``, or ``2i`` and ``2i + 1`` if
     ``interleaved``. A pair (a, b) becomes ``(a cos - b sin, b cos + a sin)``. Elements
-    from number 2n on are unchanged.""",
+    from index 2n on are unchanged.""",
 )
 
 
@@ -344,10 +345,11 @@ def rotary_embedding(
     Args:
         x: ``[..., size]``, real numbers.
         cos: The cosines of the angles. They broadcast to ``[..., n]``, where n is at
-            most ``size / 2``. Elements of ``x`` from number 2n on are unchanged.
+            most ``size / 2``. Elements of ``x`` from index 2n on are unchanged.
         sin: The sines of the angles, of the shape of ``cos``.
         interleaved: Whether pair ``i`` is the elements ``2i`` and ``2i + 1``, as in
-            GGUF files of Llama; else it is ``i`` and ``i + n``, as in PyTorch models.
+            Llama GGUF files; otherwise, it is ``i`` and ``i + n``, as in PyTorch
+            models.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give

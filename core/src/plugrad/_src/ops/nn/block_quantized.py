@@ -4,7 +4,7 @@ Kernels: ``BlockQuantizedMatMul DequantizeBlocks``. A weight is ``scale · code 
 offset``. Neighbours along the last axis form blocks; a block has one scale, and one
 offset if there are any.
 
-Map: what both kernels check; ``dequantize_blocks``; ``block_matmul``;
+Map: checks of both kernels; ``dequantize_blocks``; ``block_matmul``;
 ``quantize_blocks``.
 """
 
@@ -35,10 +35,10 @@ __all__ = ["block_matmul", "dequantize_blocks", "quantize_blocks"]
 Maybe = Tensor | None
 INT8, UINT8 = DTYPES["int8"], DTYPES["uint8"]
 CODES_IN_A_BYTE = {4: 2, 8: 1}
-LARGEST_ROUNDED = 127  # of an input that is rounded to 8 bits
+LARGEST_ROUNDED = 127  # the largest code of an input rounded to 8 bits
 
 
-# --- what both kernels check -----------------------------------------------------
+# --- checks of both kernels ------------------------------------------------------
 
 
 def _check(
@@ -84,8 +84,8 @@ DEQUANTIZE_BLOCKS = Kernel(
     doc="""``scale[..., k // block] · code[..., k] + offset[..., k // block]``.
 
     ``scale`` is ``[..., blocks]``, and a row has ``blocks · block`` codes. With 8
-    ``bits`` a code is a number of ``codes``. With 4 bits, ``codes`` is uint8, and
-    number i holds code 2i in its low half and code 2i + 1 in its high half. A missing
+    ``bits``, each element of ``codes`` is a code. With 4 bits, ``codes`` is uint8, and
+    element i holds code 2i in its low half and code 2i + 1 in its high half. A missing
     offset is 0.""",
 )
 
@@ -105,7 +105,7 @@ def dequantize_blocks(
 
     Args:
         codes: ``[..., n]``: int8 or uint8 if there are 8 ``bits``. With 4 bits, uint8:
-            the low half of number ``i`` is code ``2i``, the high half code ``2i + 1``.
+            the low half of element ``i`` is code ``2i``, the high half code ``2i + 1``.
         scale: ``[..., blocks]``, floating: one number for a block of neighbours along
             the last axis. The number of blocks divides the number of codes.
         offset: Like ``scale``; None for 0.
@@ -146,7 +146,7 @@ def _codes(op: str, codes: TensorLike) -> Tensor:
 
 @decomposition(DEQUANTIZE_BLOCKS)
 def _(codes: Tensor, scale: Tensor, offset: Maybe, *, bits: int) -> Tensor:
-    values = creation.cast(_numbers(codes, bits), scale.dtype)
+    values = creation.cast(_unpacked(codes, bits), scale.dtype)
     sizes = (*scale.shape, values.shape[-1] // scale.shape[-1])
     grouped = run(shape.RESHAPE, values, shape=sizes)
     y = grouped * shape.expand_dims(scale, -1)
@@ -155,7 +155,7 @@ def _(codes: Tensor, scale: Tensor, offset: Maybe, *, bits: int) -> Tensor:
     return run(shape.RESHAPE, y, shape=values.shape)
 
 
-def _numbers(codes: Tensor, bits: int) -> Tensor:
+def _unpacked(codes: Tensor, bits: int) -> Tensor:
     """Return one number for each code."""
     if bits == 8:
         return codes
@@ -167,7 +167,7 @@ def _numbers(codes: Tensor, bits: int) -> Tensor:
 
 
 def _sums_of_blocks(x: Tensor, blocks: int) -> Tensor:
-    """Return the sums of neighbours along the last axis."""
+    """Return the sum of each block along the last axis."""
     sizes = (*x.shape[:-1], blocks, x.shape[-1] // blocks)
     return run(
         reduce.SUM,
@@ -178,7 +178,7 @@ def _sums_of_blocks(x: Tensor, blocks: int) -> Tensor:
 
 
 def _scale_slope(dy: Tensor, codes: Tensor, scale: Tensor, bits: int) -> Tensor:
-    values = creation.cast(_numbers(codes, bits), dy.dtype)
+    values = creation.cast(_unpacked(codes, bits), dy.dtype)
     return _sums_of_blocks(dy * values, scale.shape[-1])
 
 
@@ -245,10 +245,10 @@ def block_matmul(
     rounded: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``x · wᵀ`` for weights of 4 or 8 bits, which stay as they are.
+    """Return ``x · wᵀ`` for weights of 4 or 8 bits, which stay packed.
 
     The weights ``w``, ``[outputs, inputs]``, are ``dequantize_blocks(codes, scale,
-    offset, bits=bits)``. The gradient with respect to ``x`` is that of a product, also
+    offset, bits=bits)``. The gradient with respect to ``x`` is that of a product, even
     if ``x`` is rounded.
 
     Args:
@@ -355,9 +355,9 @@ def quantize_blocks(
     symmetric: bool = False,
     **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor, Maybe]:
-    """Return codes, scales and offsets of weights, each code the nearest.
+    """Return codes, scales and offsets of weights; each code is the nearest one.
 
-    The scales are such that a block reaches from its least to its greatest weight. The
+    The codes of a block cover the range from its least to its greatest weight. The
     work is done on the host.
 
     Args:

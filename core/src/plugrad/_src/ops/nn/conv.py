@@ -183,13 +183,13 @@ def conv1d(
     Args:
         x: ``[batch, width, channels]``, or without the batch.
         filter: ``[width, channels / groups, out_channels]``.
-        strides: Steps between neighbouring windows: a number.
+        strides: The step between neighbouring windows, a number.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NWC" or "NCW", for ``x`` and the result; the filter has one
-            layout.
+        data_format: "NWC" or "NCW", for ``x`` and the result; the layout of the filter
+            is fixed.
         dim_rounding_mode: What happens to a last step that does not fit, as in
             ``conv2d``.
         groups: The number of parts into which the channels are cut; each part of the
@@ -255,12 +255,12 @@ def conv2d(
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
-            layout.
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
+            filter is fixed.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
             a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it from one half on; "ceil_inside" keeps a window that begins before
-            the end of the input.
+            keeps it if at least half of it fits; "ceil_inside" keeps a window that
+            begins before the end of the input.
         groups: The number of parts into which the channels are cut; each part of the
             output sees its own part of the input.
 
@@ -316,12 +316,12 @@ def conv3d(
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             one for each axis, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NDHWC" or "NCDHW", for ``x`` and the result; the filter has one
-            layout.
+        data_format: "NDHWC" or "NCDHW", for ``x`` and the result; the layout of the
+            filter is fixed.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
             a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it from one half on; "ceil_inside" keeps a window that begins before
-            the end of the input.
+            keeps it if at least half of it fits; "ceil_inside" keeps a window that
+            begins before the end of the input.
         groups: The number of parts into which the channels are cut; each part of the
             output sees its own part of the input.
 
@@ -375,11 +375,13 @@ def conv1d_transpose(
     """Return the transpose of ``conv1d``: it maps cotangents of a result to the input.
 
     Args:
-        x: ``[batch, width, channels]`` or without the batch, like the result of that
+        x: ``[batch, width, channels]``, or without the batch: the layout of the result
+            of the ``conv1d`` that is transposed.
+        filter: ``[width, out_channels / groups, channels]``: the filter of the
             ``conv1d``.
-        filter: ``[width, out_channels / groups, channels]``, as for that ``conv1d``.
         output_shape: The shape of the result, in the rank and format of ``x``.
-        strides: As for that ``conv1d``, as are all that follow.
+        strides: The strides of the ``conv1d``; the arguments below are also the ones
+            that it takes.
         pad: "same", "valid", a number, or ``[(left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NWC" or "NCW", for ``x`` and the result.
@@ -428,13 +430,14 @@ def conv2d_transpose(
     Nothing is conjugated. Also known as deconvolution.
 
     Args:
-        x: ``[batch, height, width, channels]`` or without the batch, like the result of
-            that ``conv2d``.
-        filter: ``[height, width, out_channels / groups, channels]``, as for that
+        x: ``[batch, height, width, channels]``, or without the batch: the layout of the
+            result of the ``conv2d`` that is transposed.
+        filter: ``[height, width, out_channels / groups, channels]``: the filter of the
             ``conv2d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: As for that ``conv2d``, as are all that follow.
+        strides: The strides of the ``conv2d``; the arguments below are also the ones
+            that it takes.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
@@ -482,13 +485,14 @@ def conv3d_transpose(
     """Return the transpose of ``conv3d``: it maps cotangents of a result to the input.
 
     Args:
-        x: ``[batch, depth, height, width, channels]`` or without the batch, like the
-            result of that ``conv3d``.
-        filter: ``[depth, height, width, out_channels / groups, channels]``, as for that
-            ``conv3d``.
+        x: ``[batch, depth, height, width, channels]``, or without the batch: the layout
+            of the result of the ``conv3d`` that is transposed.
+        filter: ``[depth, height, width, out_channels / groups, channels]``: the filter
+            of the ``conv3d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: As for that ``conv3d``, as are all that follow.
+        strides: The strides of the ``conv3d``; the arguments below are also the ones
+            that it takes.
         pad: "same", "valid", a number, or one pair for each axis.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NDHWC" or "NCDHW", for ``x`` and the result.

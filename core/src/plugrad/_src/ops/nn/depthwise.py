@@ -89,12 +89,12 @@ def depthwise_conv2d(
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
-            layout.
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
+            filter is fixed.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
             a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it from one half on; "ceil_inside" keeps a window that begins before
-            the end of the input.
+            keeps it if at least half of it fits; "ceil_inside" keeps a window that
+            begins before the end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, channels · multiplier]`` in the format
@@ -170,12 +170,12 @@ def separable_conv2d(
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
-            layout.
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
+            filter is fixed.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
             a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it from one half on; "ceil_inside" keeps a window that begins before
-            the end of the input.
+            keeps it if at least half of it fits; "ceil_inside" keeps a window that
+            begins before the end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, out_channels]`` in the format of

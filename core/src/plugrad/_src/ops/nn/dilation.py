@@ -89,7 +89,7 @@ DILATION2D_INPUT = Kernel(
     "geometry: Windows) -> dx",
     canonicalize=_gradient_attributes,
     out=_input_gradient_spec,
-    doc="""``dy`` of each window is added to the element of ``x`` whose sum with
+    doc="""The ``dy`` of each window is added to the element of ``x`` whose sum with
     ``filter`` is the largest; of equal sums, to the first in row-major order.
 
     Sums are compared exactly, without rounding. A window that contains only padding and
@@ -101,8 +101,8 @@ DILATION2D_FILTER = Kernel(
     "geometry: Windows) -> dfilter",
     canonicalize=_gradient_attributes,
     out=_filter_gradient_spec,
-    doc="""``dy`` of each window is added to the element of ``filter`` whose sum with
-    ``x`` is the largest. Ties are resolved as by ``Dilation2DBackpropInput``.""",
+    doc="""The ``dy`` of each window is added to the element of ``filter`` whose sum
+    with ``x`` is the largest. Ties are resolved as by ``Dilation2DBackpropInput``.""",
 )
 
 
@@ -129,14 +129,15 @@ def dilation2d(
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; real numbers.
-        filter: ``[height, width, channels]``; with zeros the op is ``max_pool``.
+        filter: ``[height, width, channels]``; if it is all zeros, the op is
+            ``max_pool``.
         strides: Steps between neighbouring windows: one number for both axes or one for
             each.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``, as in
             ``conv2d``.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
-            layout.
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
+            filter is fixed.
 
     Returns:
         A tensor ``[batch, out_height, out_width, channels]`` in the format of ``x``, of
@@ -199,7 +200,7 @@ def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
 
 
 def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
-    """Return the number of the first position of each window with the largest sum.
+    """Return, for each window, the first position that has the largest sum.
 
     Positions count from 1; windows that contain only NaN and padding have 0.
     """

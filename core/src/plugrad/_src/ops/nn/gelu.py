@@ -81,7 +81,7 @@ def _(x: Tensor) -> Tensor:
     near = binary.minimum(x, 40)  # inf · 0 is NaN
     tail = error_functions.times_gaussian(near * (y * 0.5), correction, x, 0.5)
     y = compare.where(x < 0, tail, x - tail)
-    return compare.where(compare.equal(x, 0), x, y)  # -0
+    return compare.where(compare.equal(x, 0), x, y)  # keeps -0.0
 
 
 def gelu_gradient(dy: Tensor, x: Tensor) -> Tensor:
@@ -90,8 +90,8 @@ def gelu_gradient(dy: Tensor, x: Tensor) -> Tensor:
     return dy * (normal + near * error_functions.gaussian(x, 0.5) * DENSITY)
 
 
-# For each itemsize: the steps of x per 1, √(8/π), and 0.044715 · √(8/π). Each factor is
-# split into a number with few significant bits and the rest.
+# For each itemsize: the number of steps in a unit of x, √(8/π), and 0.044715 · √(8/π).
+# Each factor is split into a number with few significant bits and the rest.
 _SPLIT = {
     4: (
         8.0,

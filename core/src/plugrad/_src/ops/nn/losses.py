@@ -60,7 +60,9 @@ DEFAULT: Reduction = "sum_by_nonzero_weights"
 REDUCTIONS = get_args(Reduction)
 
 
-def _alike(op: str, labels: TensorLike, given: TensorLike) -> tuple[Tensor, Tensor]:
+def _floats_of_equal_shape(
+    op: str, labels: TensorLike, given: TensorLike
+) -> tuple[Tensor, Tensor]:
     """Convert labels and predictions to one floating dtype; shapes must be equal."""
     a, b = [
         _convert.floating(op, x, "f") for x in _convert.promote_all(op, labels, given)
@@ -132,7 +134,7 @@ def _weighted(
     if reduction != "sum":
         if reduction == "sum_by_nonzero_weights":
             weights = creation.cast(compare.not_equal(weights, 0), weights.dtype)
-        repeats = losses.size / max(weights.size, 1)  # of each weight, by broadcasting
+        repeats = losses.size / max(weights.size, 1)  # of each weight by broadcasting
         y = binary.divide_no_nan(y, reduce.sum(weights) * repeats)
     return creation.cast(y, dtype)
 
@@ -174,7 +176,7 @@ def absolute_difference(
     """
     if unknown:
         raise unexpected(absolute_difference, unknown)
-    a, b = _alike("absolute_difference", labels, predictions)
+    a, b = _floats_of_equal_shape("absolute_difference", labels, predictions)
     return _weighted("absolute_difference", abs(a - b), weights, reduction)
 
 
@@ -215,7 +217,7 @@ def mean_squared_error(
     """
     if unknown:
         raise unexpected(mean_squared_error, unknown)
-    a, b = _alike("mean_squared_error", labels, predictions)
+    a, b = _floats_of_equal_shape("mean_squared_error", labels, predictions)
     losses = binary.squared_difference(a, b)
     return _weighted("mean_squared_error", losses, weights, reduction)
 
@@ -264,7 +266,7 @@ def huber_loss(
     """
     if unknown:
         raise unexpected(huber_loss, unknown)
-    a, b = _alike("huber_loss", labels, predictions)
+    a, b = _floats_of_equal_shape("huber_loss", labels, predictions)
     error = a - b
     delta = positive("huber_loss", "delta", delta)
     size = abs(error)
@@ -311,7 +313,7 @@ def hinge_loss(
     """
     if unknown:
         raise unexpected(hinge_loss, unknown)
-    a, b = _alike("hinge_loss", labels, predictions)
+    a, b = _floats_of_equal_shape("hinge_loss", labels, predictions)
     losses = activation.relu(1 - (2 * a - 1) * b)
     return _weighted("hinge_loss", losses, weights, reduction)
 
@@ -359,7 +361,7 @@ def log_loss(
     """
     if unknown:
         raise unexpected(log_loss, unknown)
-    a, p = _alike("log_loss", labels, predictions)
+    a, p = _floats_of_equal_shape("log_loss", labels, predictions)
     epsilon = finite("log_loss", "epsilon", epsilon, least=0)
     losses = -a * (p + epsilon).log() - (1 - a) * (1 - p + epsilon).log()
     return _weighted("log_loss", losses, weights, reduction)
@@ -406,7 +408,7 @@ def cosine_distance(
     """
     if unknown:
         raise unexpected(cosine_distance, unknown)
-    a, b = _alike("cosine_distance", labels, predictions)
+    a, b = _floats_of_equal_shape("cosine_distance", labels, predictions)
     axis = reduce.one_axis("cosine_distance", axis, len(a.shape))
     losses = 1 - reduce.sum(a * b, axis=axis, keepdims=True)
     return _weighted("cosine_distance", losses, weights, reduction)
@@ -449,7 +451,7 @@ def sigmoid_cross_entropy(
         the promoted one; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes do not fit, the reduction is unknown, or
             ``label_smoothing`` is out of range.
         TypeError: An argument is complex or holds strings.
 
@@ -463,7 +465,7 @@ def sigmoid_cross_entropy(
     """
     if unknown:
         raise unexpected(sigmoid_cross_entropy, unknown)
-    a, x = _alike("sigmoid_cross_entropy", labels, logits)
+    a, x = _floats_of_equal_shape("sigmoid_cross_entropy", labels, logits)
     a = _smoothed("sigmoid_cross_entropy", a, label_smoothing, 2)
     # Both terms are positive: no cancellation, and the gradient at 0 is correct.
     losses = a * activation.softplus(-x) + (1 - a) * activation.softplus(x)
@@ -500,7 +502,7 @@ def softmax_cross_entropy(
         one; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown. There are no
+        ValueError: The shapes do not fit, the reduction is unknown, there are no
             classes, or ``label_smoothing`` is out of range.
         TypeError: An argument is complex or holds strings.
 
@@ -515,7 +517,7 @@ def softmax_cross_entropy(
     """
     if unknown:
         raise unexpected(softmax_cross_entropy, unknown)
-    a, x = _alike("softmax_cross_entropy", labels, logits)
+    a, x = _floats_of_equal_shape("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"softmax_cross_entropy: shape {x.shape} has no classes")
     a = _smoothed("softmax_cross_entropy", a, label_smoothing, x.shape[-1])
@@ -592,13 +594,15 @@ def sparse_softmax_cross_entropy(
         raise unexpected(sparse_softmax_cross_entropy, unknown)
     op = "sparse_softmax_cross_entropy"
     classes, x = _classes(op, labels, logits, "logits")
-    return _weighted(op, _unlikely(norm.log_softmax(x), classes), weights, reduction)
+    return _weighted(
+        op, _negated_at_classes(norm.log_softmax(x), classes), weights, reduction
+    )
 
 
 def _classes(
     op: str, labels: TensorLike, given: TensorLike, name: str
 ) -> tuple[Tensor, Tensor]:
-    """Return the classes of rows, and the rows."""
+    """Return class indices, one for each row, and the rows."""
     classes = _convert.asarray(labels)
     x = _convert.floating(op, given, "f")
     if classes.dtype.kind not in "iu":
@@ -608,7 +612,7 @@ def _classes(
     return classes, x
 
 
-def _unlikely(logs: Tensor, classes: Tensor) -> Tensor:
+def _negated_at_classes(logs: Tensor, classes: Tensor) -> Tensor:
     """Return the negated element of each row at the index of its class."""
     axis = len(classes.shape)
     return -run(gather.GATHER_V2, logs, classes, axis=axis, batch_dims=axis)
@@ -659,7 +663,7 @@ def negative_log_likelihood(
         raise unexpected(negative_log_likelihood, unknown)
     op = "negative_log_likelihood"
     classes, x = _classes(op, labels, log_probabilities, "log_probabilities")
-    return _weighted(op, _unlikely(x, classes), weights, reduction)
+    return _weighted(op, _negated_at_classes(x, classes), weights, reduction)
 
 
 def kl_divergence(
@@ -706,7 +710,7 @@ def kl_divergence(
     if unknown:
         raise unexpected(kl_divergence, unknown)
     op = "kl_divergence"
-    a, x = _alike(op, labels, log_predictions)
+    a, x = _floats_of_equal_shape(op, labels, log_predictions)
     if flag(op, "log_labels", log_labels):
         never = compare.equal(a, -math.inf)
         apart = compare.where(never, 0, a) - compare.where(never, 0, x)
@@ -740,7 +744,8 @@ def ctc_loss(
 
     Args:
         labels: Integers ``[batch, labels]``, none of them ``blank``.
-        logits: ``[batch, steps, classes]``; logarithms of probabilities are logits.
+        logits: ``[batch, steps, classes]``; logarithms of probabilities are valid
+            logits.
         weights: A tensor that broadcasts to the losses; None for 1.
         label_lengths: The number of labels of each sequence, integers ``[batch]``; by
             default all count. Labels beyond it may be any numbers.
@@ -757,8 +762,8 @@ def ctc_loss(
         logits; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, ``blank`` is not a class, or the reduction is
-            unknown. A length that is known on the host is out of range.
+        ValueError: The shapes do not fit, ``blank`` is not a class, the reduction is
+            unknown, or a length that is known on the host is out of range.
         TypeError: The labels or lengths are not integers, or another argument is
             complex or holds strings.
         IndexError: A label is not a class.

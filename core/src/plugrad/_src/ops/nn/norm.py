@@ -53,7 +53,7 @@ SOFTMAX = Kernel(
     doc="""``exp(logits - m) / Σ exp(logits - m)`` along ``axis``, where m is the
     maximum along it, so that nothing overflows. The axis is not empty.
 
-    If there is NaN or inf along the axis, or only -inf, all results along it are NaN.
+    If a row along the axis has NaN or inf, or only -inf, all its results are NaN.
     float16 is computed in float32.""",
 )
 
@@ -63,8 +63,8 @@ def softmax(
 ) -> Tensor:
     """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
 
-    The results are from 0 to 1 and add up to 1. If there is NaN or inf along the axis,
-    or only -inf, all results along it are NaN.
+    The results are from 0 to 1 and add up to 1. If a row along the axis has NaN or inf,
+    or only -inf, all its results are NaN.
 
     Args:
         logits: A tensor of real numbers.
@@ -113,7 +113,7 @@ def _balance_gradient(dx: Tensor, dominant: Tensor, axis: int) -> Tensor:
 
 
 def softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
-    """Return ``dy · y - y · Σ dy · y``, balanced."""
+    """Return ``dy · y - y · Σ dy · y``, with ``_balance_gradient``."""
     wide = reduce.widened(y)
     part = reduce.widened(dy) * wide
     dx = part - wide * run(reduce.SUM, part, axis=(axis,), keepdims=True)
@@ -128,7 +128,7 @@ LOG_SOFTMAX = Kernel(
     out=_softmax_spec,
     op="log_softmax",
     doc="""``logits - m - log Σ exp(logits - m)`` along ``axis``, where m is the maximum
-    along it. NaN, empty axes and float16 are as in ``Softmax``.""",
+    along it. NaN, empty axes and float16 are treated as in ``Softmax``.""",
 )
 
 
@@ -138,7 +138,7 @@ def log_softmax(
     """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of ``softmax``.
 
     It is more accurate than ``log(softmax(logits))``, which is -inf where ``softmax``
-    underflows. NaN is as in ``softmax``.
+    underflows. NaN is treated as in ``softmax``.
 
     Args:
         logits: A tensor of real numbers.
@@ -174,7 +174,7 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
 
 
 def log_softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
-    """Return ``dy - e^y · Σ dy``, balanced."""
+    """Return ``dy - e^y · Σ dy``, with ``_balance_gradient``."""
     wide = reduce.widened(dy)
     total = run(reduce.SUM, wide, axis=(axis,), keepdims=True)
     dx = wide - unary.exp(reduce.widened(y)) * total
@@ -307,8 +307,8 @@ LAYER_NORM = Kernel(
     mean of x over ``axis``, and variance that of ``(x - mean)²``. ``scale`` and
     ``offset`` broadcast to x.
 
-    If x contains NaN or inf, all elements with the same mean become NaN. float16 is
-    computed in float32.""",
+    If x contains NaN or inf, all elements that share a mean with it become NaN. float16
+    is computed in float32.""",
 )
 
 
@@ -554,7 +554,7 @@ def _(x: Tensor, scale: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
 def _channel_vector(op: str, t: TensorLike, line: Shape) -> Tensor:
     t = _convert.asarray(t)
     if t.shape != line[:1]:
-        raise misfit(op, f"scale and offset must be {line[:1]}, one a channel", t)
+        raise misfit(op, f"scale and offset must be {line[:1]}, one per channel", t)
     return run(shape.RESHAPE, t, shape=line)
 
 
@@ -602,8 +602,8 @@ def local_response_normalization(
     """Return ``x / (bias + alpha · Σ x²)^beta``, summed over neighbouring channels.
 
     The neighbours of a channel are the channels at most ``depth_radius`` away, and the
-    channel itself. ``alpha`` is not divided by the number of neighbours, as in
-    TensorFlow.
+    channel itself. As in TensorFlow, ``alpha`` is not divided by the number of
+    neighbours.
 
     Args:
         x: ``[batch, height, width, channels]`` or ``[height, width, channels]``.

@@ -143,8 +143,8 @@ _B2, _B3 = (_rules(_gradient_spec, _gradient_attributes, spatial) for spatial in
 
 MAX_POOL_GRAD = Kernel(
     "MaxPoolGrad(dy: floating, input: dy, output: dy; geometry: Windows) -> dx",
-    doc="""``dy`` of each window is added to the first element of ``input`` in it, in
-    row-major order, that is equal to ``output``.
+    doc="""The ``dy`` of each window is added to the first element of ``input`` in it,
+    in row-major order, that is equal to ``output``.
 
     A window that contains only padding and NaN adds nothing. ``output`` must be the
     output of ``MaxPool``; otherwise the result is undefined.""",
@@ -158,8 +158,8 @@ MAX_POOL_3D_GRAD = Kernel(
 # The gradient does not depend on the values of ``input``: no tape saves them.
 AVG_POOL_GRAD = Kernel(
     "AvgPoolGrad(dy: inexact, input?; geometry: Windows) -> dx",
-    doc="""``dy`` of each window, divided by the number of input elements in the window,
-    is added to each of these elements.
+    doc="""The ``dy`` of each window, divided by the number of input elements in the
+    window, is added to each of these elements.
 
     A window that contains only padding adds nothing. float16 is summed in float32. Only
     the shape of ``input`` is used.""",
@@ -600,7 +600,7 @@ def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
 
 
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
-    """Return the number of the first position of each window that has the maximum.
+    """Return, for each window, the first position that has the maximum.
 
     Positions count from 1; windows that contain only NaN and padding have 0.
     """

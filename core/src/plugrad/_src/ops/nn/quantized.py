@@ -166,7 +166,7 @@ def _(
 def _matmul_spec(a: Spec, b: Spec, *end: Any) -> Spec:
     op = "quantized.matmul"
     if not a.shape or len(b.shape) != 2:
-        raise misfit(op, "a must have 1 axis or more, and b 2", a, b)
+        raise misfit(op, "a must have 1 axis or more, and b must have 2", a, b)
     if a.shape[-1] != b.shape[0]:
         raise misfit(op, "the last axis of a must be as long as the first of b", a, b)
     return _epilogue_spec(op, (*a.shape[:-1], b.shape[1]), *end)
@@ -227,7 +227,7 @@ def conv2d(
             multiplied. None for an int32 result.
         zero_point: The zero point of the result, int8 or uint8, which is also the dtype
             of the result. None for a float32 result.
-        strides: As for ``plugrad.conv2d``, like the attributes that follow.
+        strides: As in ``plugrad.conv2d``; this also holds for the attributes below.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         dim_rounding_mode: "floor", "ceil", "round" or "ceil_inside".
@@ -277,10 +277,10 @@ def depthwise_conv2d(
         filter: int8, ``[height, width, channels, multiplier]``.
         x_zero_point: The zero point of ``x``: a number of its dtype. It is also the
             value of the padding.
-        bias: As in ``quantized.conv2d``, as are all that follow.
+        bias: As in ``quantized.conv2d``; this also holds for the arguments below.
         scale: One number, or one for each output channel.
         zero_point: The zero point of the result.
-        strides: As for ``plugrad.conv2d``.
+        strides: As in ``plugrad.conv2d``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         dim_rounding_mode: "floor", "ceil", "round" or "ceil_inside".
@@ -326,7 +326,7 @@ def matmul(
         a: int8 or uint8, ``[..., k]``.
         b: int8, ``[k, n]``.
         a_zero_point: The zero point of ``a``: a number of its dtype.
-        bias: As in ``quantized.conv2d``, as are all that follow.
+        bias: As in ``quantized.conv2d``; this also holds for the arguments below.
         scale: One number, or one for each column.
         zero_point: The zero point of the result.
 

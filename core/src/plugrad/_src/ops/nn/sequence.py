@@ -1,6 +1,6 @@
 """Recurrent networks. Kernels: ``GRU GRUGrad LSTM LSTMGrad``.
 
-Map: what LSTM and GRU share; LSTM; GRU.
+Map: helpers of LSTM and GRU; LSTM; GRU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
     "lstm",
 ]
 
-# --- what LSTM and GRU share -----------------------------------------------------
+# --- helpers of LSTM and GRU -----------------------------------------------------
 
 
 def _check_shapes(
@@ -160,8 +160,8 @@ def lstm(
         bias_hh: ``[4 n]``; None for 0.
         h0: The first state, ``[batch, n]``; None for 0.
         c0: The first cell, ``[batch, n]``; None for 0.
-        reverse: Whether to run from the last step to the first, as the second direction
-            of a bidirectional network.
+        reverse: Whether to run from the last step to the first, like the second
+            direction of a bidirectional network.
 
     Returns:
         The state after each step, ``[steps, batch, n]``, in the order of ``x``; the
@@ -332,8 +332,8 @@ def gru(
         bias_ih: ``[3 n]``; None for 0.
         bias_hh: ``[3 n]``; None for 0.
         h0: The first state, ``[batch, n]``; None for 0.
-        reverse: Whether to run from the last step to the first, as the second direction
-            of a bidirectional network.
+        reverse: Whether to run from the last step to the first, like the second
+            direction of a bidirectional network.
 
     Returns:
         The state after each step, ``[steps, batch, n]``, in the order of ``x``; and the

@@ -309,11 +309,11 @@ def order(stream: Stream, n: int) -> Array:
 def chosen(
     stream: Stream, count: int, n: int, weights: Floats | None, replace: bool
 ) -> Array:
-    """Return ``count`` numbers from 0 to ``n - 1``; enough weights must not be 0.
+    """Return ``count`` numbers from 0 to ``n - 1``, by weight if there are weights.
 
-    With weights and without replacement, the shortest waiting times are chosen, as in
-    P. S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir
-    (2006).
+    Without replacement, at least ``count`` weights must not be 0, and the numbers with
+    the shortest waiting times are chosen, as in P. S. Efraimidis and P. G. Spirakis,
+    Weighted Random Sampling with a Reservoir (2006).
     """
     if weights is None:
         found = (

@@ -5,8 +5,8 @@ Kernels: ``Multinomial``.
 All numbers are drawn on the host (``_draws``) and uploaded: the same seed gives the
 same numbers on every backend and machine, in every version. The numbers of a call with
 ``seed=`` depend only on the seed. Calls without it continue the sequence of the
-process, which ``random.seed(n)`` starts, or the operating system when the process
-starts; each call in each thread gets different numbers. Two calls with the same
+process, which starts from a seed of the operating system or, after ``random.seed(n)``,
+from ``n``; each call in each thread gets different numbers. Two calls with the same
 ``seed=`` use the same random bits, even for different distributions.
 
 Instead of a number, ``seed=`` accepts a key: an int32 tensor of shape (2,) that
@@ -161,7 +161,7 @@ def drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
 def _for_each_example(
     op: str, seed: Seed, drawn: Callable[[int | None], Tensor]
 ) -> Tensor:
-    """Return ``drawn`` for a seed, or for the number of a key.
+    """Return ``drawn(number)`` for a seed, or for the number of a key.
 
     Inside ``vmap``, examples without a seed, and examples with their own keys, get
     their own numbers.
@@ -251,8 +251,8 @@ def split(key: TensorLike, /, n: Ints = 2, **unknown: Unpack[Nothing]) -> Tensor
         n: The number of keys, or a shape.
 
     Returns:
-        An int32 tensor of shape (n, 2), or the given shape and 2, which can be
-        unpacked.
+        An int32 tensor of shape (n, 2), or of the given shape followed by 2; it can be
+        unpacked into keys.
 
     Raises:
         ValueError: ``key`` is not a key, or ``n`` is negative.
@@ -407,7 +407,7 @@ def uniform_int(
 def bernoulli(
     shape: Ints, /, p: Number = 0.5, *, seed: Seed = None, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return bool, each True with probability ``p``.
+    """Return bool values, each True with probability ``p``.
 
     For a tensor of probabilities write ``uniform(p.shape) < p``.
 

@@ -152,7 +152,7 @@ def _pad_axis(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Ten
     return slicing.pad(x, pairs, constant_values=value)
 
 
-def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
+def _scan(combine: Kernel, identity_element: int) -> Callable[..., Tensor]:
     """Return a decomposition: a scan by doubling, in log2(n) rounds.
 
     Sums of 2, 4, … neighbours may overflow although no sum from the beginning does.
@@ -173,7 +173,7 @@ def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
             y = shapes.concat(pieces if reverse else pieces[::-1], axis=axis)
             step *= 2
         if n < x.shape[axis]:
-            y = _pad_axis(y, axis, nothing, 1, reverse)
+            y = _pad_axis(y, axis, identity_element, 1, reverse)
         return creation.cast(y, x.dtype)
 
     return scan
@@ -254,7 +254,7 @@ def cumulative_prod(
     return _cumulative(CUMPROD, x, axis, dtype, include_initial, exclusive, reverse)
 
 
-# No gradient: the gradients of the decomposition never divide.
+# No gradient here: those of the decomposition are used, and never divide.
 decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 
 
@@ -414,8 +414,8 @@ def _scan_all(
 ) -> Parts:
     """Return the scan of ``parts`` under ``combine``, by doubling in log2(n) rounds.
 
-    ``parts`` are tensors of one shape. ``combine`` maps two tuples of such tensors,
-    earlier and later elements, to one.
+    ``parts`` are tensors of the same shape. ``combine`` maps two tuples of such
+    tensors, earlier and later elements, to one.
     """
     size, step = parts[0].shape[axis], 1
     if reverse:
@@ -453,9 +453,9 @@ def diff(
         n: How many times to take differences; each time removes one element. 0 returns
             ``x`` without ``prepend`` and ``append``.
         axis: The axis.
-        prepend: A tensor of the rank of ``x`` to join to its start first; None for
-            none.
-        append: A tensor of the rank of ``x`` to join to its end first; None for none.
+        prepend: A tensor of the rank of ``x`` that is joined to its start first, or
+            None.
+        append: A tensor of the rank of ``x`` that is joined to its end first, or None.
 
     Returns:
         A tensor of the promoted dtype.
@@ -484,7 +484,7 @@ def diff(
     y = shapes.concat(parts, axis=axis) if len(parts) > 1 else x
     if y.dtype is BOOL:
         raise TypeError("diff: is not defined for bool; use not_equal, or astype")
-    for _ in range(min(times, y.shape[axis])):  # the axis is then empty
+    for _ in range(min(times, y.shape[axis])):  # then the axis is empty
         size = y.shape[axis] - 1
         y = slicing.along(y, axis, 1, size) - slicing.along(y, axis, 0, size)
     return creation.identity(x) if y is x else y
@@ -527,9 +527,9 @@ BINCOUNT = Kernel(
     op="bincount",
     doc="""How often each of 0, 1, …, ``size - 1`` occurs in ``x``; int32.
 
-    With ``weights``, which have the shape of ``x``, the sum of the weights of each
-    number, in their dtype: integers wrap, and a number that does not occur gives 0.
-    Negative numbers, and numbers of at least ``size``, are ignored.""",
+    With ``weights``, which have the shape of ``x``, the result is the sum of the
+    weights of each number, in their dtype: integers wrap, and a number that does not
+    occur gives 0. Negative numbers, and numbers of at least ``size``, are ignored.""",
 )
 
 
@@ -582,7 +582,7 @@ def bincount(
     elif least:
         raise ValueError(
             f"bincount: size {size} and minlength {least} exclude each other; give "
-            "size for exactly as many counts, minlength for at least as many"
+            "size for an exact number of counts, minlength for a minimum"
         )
     return run(BINCOUNT, ids, weigh, size=integer("bincount", "size", size, 0))
 
@@ -608,10 +608,10 @@ DENSE_BINCOUNT = Kernel(
     "size: size, binary_output: bool)",
     out=_rows_spec,
     op="dense_bincount",
-    doc="""``Bincount`` of each row of ``x``, its last axis: (…, ``size``).
+    doc="""``Bincount`` of each row of ``x`` along the last axis: (…, ``size``).
 
-    With ``binary_output``, 1 for numbers that occur in the row and 0 for the others, in
-    the dtype of the weights, or int32.""",
+    With ``binary_output``, the result is 1 for numbers that occur in the row and 0 for
+    the others, in the dtype of the weights, or int32.""",
 )
 
 
@@ -624,7 +624,7 @@ def dense_bincount(
     binary_output: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``bincount`` of each row of ``x``, its last axis.
+    """Return ``bincount`` of each row of ``x`` along the last axis.
 
     Args:
         x: Integers ``[..., n]``.
@@ -684,7 +684,7 @@ def confusion_matrix(
     weights: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a matrix whose element ``[i, j]`` counts label i with prediction j.
+    """Return a matrix ``y``: ``y[i, j]`` examples have label i and prediction j.
 
     Examples whose label or prediction is out of range are ignored.
 
@@ -719,7 +719,7 @@ def confusion_matrix(
     rows = _convert.integer_tensor(op, "labels", labels)
     columns = _convert.integer_tensor(op, "predictions", predictions)
     if len(rows.shape) != 1 or rows.shape != columns.shape:
-        rule = "labels and predictions must have one axis of one size"
+        rule = "labels and predictions must have one axis of the same size"
         raise misfit(op, rule, rows, columns)
     n, _ = sizes(op, (num_classes, num_classes), "num_classes")
     outside = [compare.logical_or(i < 0, i >= n) for i in (rows, columns)]
@@ -800,5 +800,5 @@ def _check_average(decay: TensorLike, step: TensorLike | None, debias: bool) -> 
 
 
 def _number(value: Any) -> Any:
-    """Return a Python number unchanged, because it is more precise than a tensor."""
+    """Return a tensor; keep a Python number, because it is more precise."""
     return value if isinstance(value, float | int) else _convert.asarray(value)

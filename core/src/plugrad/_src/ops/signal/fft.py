@@ -5,10 +5,10 @@ scale. With ``w = e^(-2πi/n)`` the transform is ``y[k] = Σ_t x[t] · w^(kt)``,
 inverse is ``x[t] = 1/n · Σ_k y[k] · w^(-kt)``.
 
 Common to all ops: ``n`` (``s`` for several axes) is the size of the transform; the
-input is cropped or padded with zeros at its end. ``norm`` tells which transform is
-divided by n: "backward" the inverse one, "forward" the forward one, "ortho" both, by
-√n. float64 gives complex128, or float64 for a real result; other real dtypes give
-complex64, or float32.
+input is cropped or padded with zeros at its end. ``norm`` determines which transform is
+divided by n: the inverse one ("backward"), the forward one ("forward"), or both, by √n
+("ortho"). float64 gives complex128, or float64 for a real result; other real dtypes
+give complex64, or float32.
 
 Map: kernels; decompositions in real numbers; complex signals; real signals;
 frequencies.
@@ -62,7 +62,7 @@ __all__ = [
 
 Norm = Literal["backward", "ortho", "forward"]
 Numbers = np.ndarray[Any, Any]
-MAX_DIRECT_SIZE = 64  # elements of an axis; up to here a matrix product is cheapest
+MAX_DIRECT_SIZE = 64  # up to this axis size, a matrix product is cheapest
 
 # --- kernels ---------------------------------------------------------------------
 
@@ -77,7 +77,8 @@ FFT = Kernel(
     "FFT(input: complexfloating)",
     out=functools.partial(_fft_spec, "fft"),
     op="fft.fft",
-    doc="""``y[..., k] = Σ input[..., t] · e^(-2πi kt/n)``, n the size of the last axis.
+    doc="""``y[..., k] = Σ input[..., t] · e^(-2πi kt/n)``, where n is the size of the
+    last axis.
 
     If a row contains NaN or an infinity, no element of its result is finite; which
     parts are infinite and which are NaN is unspecified. A row of one element is
@@ -98,7 +99,8 @@ IFFT: Kernel = Kernel(
     "IFFT(input: complexfloating)",
     out=functools.partial(_fft_spec, "ifft"),
     op="fft.ifft",
-    doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``, like ``FFT``.""",
+    doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``; all else as in
+    ``FFT``.""",
 )
 
 
@@ -216,8 +218,8 @@ def fft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            forward one, "ortho" both, by √n.
+        norm: Which transform is divided by n: the inverse one ("backward"), the forward
+            one ("forward"), or both, by √n ("ortho").
 
     Returns:
         A tensor of the size ``n`` along the axis: complex128 for float64 and
@@ -259,8 +261,8 @@ def ifft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            forward one, "ortho" both, by √n.
+        norm: Which transform is divided by n: the inverse one ("backward"), the forward
+            one ("forward"), or both, by √n ("ortho").
 
     Returns:
         A tensor of the size ``n`` along the axis: complex128 for float64 and
@@ -301,9 +303,10 @@ def fftn(
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
-        axes: The axes to transform; by default all. ``s`` needs them.
-        norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the forward one, "ortho" both, by its square root.
+        axes: The axes to transform; by default all; required with ``s``.
+        norm: Which transform is divided by the product of all sizes: the inverse one
+            ("backward"), the forward one ("forward"), or both, by its square root
+            ("ortho").
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -345,9 +348,10 @@ def ifftn(
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
-        axes: The axes to transform; by default all. ``s`` needs them.
-        norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the forward one, "ortho" both, by its square root.
+        axes: The axes to transform; by default all; required with ``s``.
+        norm: Which transform is divided by the product of all sizes: the inverse one
+            ("backward"), the forward one ("forward"), or both, by its square root
+            ("ortho").
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -381,7 +385,7 @@ def _transformed(
 
 
 def _steps(op: str, dims: geometry.Shape, s: Axes, axes: Axes, half: bool) -> Steps:
-    """Return axes and sizes; ``half`` tells that the last axis is half a spectrum."""
+    """Return axes and sizes; with ``half``, the last axis is half of a spectrum."""
     rank, name = len(dims), "n" if isinstance(axes, int | np.integer) else "s"
     if axes is None and s is not None:
         raise ValueError(f"{op}: s {s} needs axes; give one for each size")
@@ -460,8 +464,8 @@ def rfft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            forward one, "ortho" both, by √n.
+        norm: Which transform is divided by n: the inverse one ("backward"), the forward
+            one ("forward"), or both, by √n ("ortho").
 
     Returns:
         A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
@@ -504,8 +508,8 @@ def irfft(
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
             axis. Give ``n`` if it is odd.
         axis: The axis to transform.
-        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            forward one, "ortho" both, by √n.
+        norm: Which transform is divided by n: the inverse one ("backward"), the forward
+            one ("forward"), or both, by √n ("ortho").
 
     Returns:
         A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
@@ -546,9 +550,10 @@ def rfftn(
         x: A tensor of real numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
-        axes: The axes to transform; by default all. ``s`` needs them.
-        norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the forward one, "ortho" both, by its square root.
+        axes: The axes to transform; by default all; required with ``s``.
+        norm: Which transform is divided by the product of all sizes: the inverse one
+            ("backward"), the forward one ("forward"), or both, by its square root
+            ("ortho").
 
     Returns:
         A tensor: complex128 for float64, complex64 for all other dtypes.
@@ -591,9 +596,10 @@ def irfftn(
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis. By default the last size is
             ``2·(m - 1)``, where m is the size of the axis; give it if it is odd.
-        axes: The axes to transform; by default all. ``s`` needs them.
-        norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the forward one, "ortho" both, by its square root.
+        axes: The axes to transform; by default all; required with ``s``.
+        norm: Which transform is divided by the product of all sizes: the inverse one
+            ("backward"), the forward one ("forward"), or both, by its square root
+            ("ortho").
 
     Returns:
         A tensor of the sizes ``s``: float64 for float64 and complex128, float32 for all
@@ -636,8 +642,8 @@ def hfft(
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
             axis. Give ``n`` if it is odd.
         axis: The axis to transform.
-        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            forward one, "ortho" both, by √n.
+        norm: Which transform is divided by n: the inverse one ("backward"), the forward
+            one ("forward"), or both, by √n ("ortho").
 
     Returns:
         A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
@@ -670,7 +676,7 @@ def ihfft(
     norm: Norm = "backward",
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the first ``n // 2 + 1`` elements of the inverse of a real signal.
+    """Return the first ``n // 2 + 1`` elements of a real signal's inverse transform.
 
     It is the inverse of ``hfft``.
 
@@ -679,8 +685,8 @@ def ihfft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            forward one, "ortho" both, by √n.
+        norm: Which transform is divided by n: the inverse one ("backward"), the forward
+            one ("forward"), or both, by √n ("ortho").
 
     Returns:
         A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
@@ -756,8 +762,8 @@ def fftfreq(
 ) -> Tensor:
     """Return the frequencies of the elements of ``fft``.
 
-    They are ``k / (n·d)``, where k is negative from the middle on. The unit is one
-    cycle in the unit of ``d``.
+    They are ``k / (n·d)``, where k is negative from the middle on. They are in cycles
+    per unit of ``d``.
 
     Args:
         n: The size of the transform.

@@ -67,9 +67,9 @@ def cosine_window(
         window_length: The number of elements, 0 or more. A single one is ``a + b``.
         a: The mean.
         b: The amplitude.
-        periodic: If True, m is ``window_length``, and copies of the window continue
-            each other. If False, m is one less, and the window is symmetric. None
-            stands for True if the length is even, and for False if it is odd.
+        periodic: If True, m is ``window_length``, and copies of the window join
+            smoothly. If False, m is one less, and the window is symmetric. None stands
+            for True if the length is even, and for False if it is odd.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -346,8 +346,8 @@ def gaussian_window(
         raise unexpected(gaussian_window, unknown)
     op = "gaussian_window"
     std = positive(op, "std", std)
-    size, around = _length(op, window_length, periodic)
-    t = np.arange(size) - (size if around and size > 1 else size - 1) / 2
+    size, is_periodic = _length(op, window_length, periodic)
+    t = np.arange(size) - (size if is_periodic and size > 1 else size - 1) / 2
     return fft._floats(op, np.exp(-0.5 * (t / std) ** 2), dtype)
 
 
@@ -421,8 +421,8 @@ def _cosines(
 def _length(op: str, length: int, periodic: bool | None) -> tuple[int, bool]:
     """Return the number of elements, and whether the window is periodic."""
     size = integer(op, "window_length", length, 0)
-    around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
-    return size, around
+    is_periodic = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
+    return size, is_periodic
 
 
 def _sampled_window(
@@ -433,8 +433,8 @@ def _sampled_window(
     dtype: Any,
 ) -> Tensor:
     """Return ``formula(t / m)``; a single element is ``formula(1/2)``."""
-    size, around = _length(op, length, periodic)
-    phase = np.arange(size) / max(size if around else size - 1, 1)
+    size, is_periodic = _length(op, length, periodic)
+    phase = np.arange(size) / max(size if is_periodic else size - 1, 1)
     return fft._floats(op, formula(phase if size != 1 else np.asarray([0.5])), dtype)
 
 

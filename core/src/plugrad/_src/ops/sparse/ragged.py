@@ -223,7 +223,7 @@ gradients(
 
 # --- conversion to dense tensors -------------------------------------------------
 
-# The types of a partition: of the first one, and of the others.
+# The allowed types of the first partition, and of the later ones.
 FIRST_TYPES = ("FIRST_DIM_SIZE", "ROW_SPLITS")
 LATER_TYPES = ("ROW_SPLITS", "VALUE_ROWIDS")
 

@@ -172,8 +172,8 @@ def reshape(
         Coordinates ``[n, m]`` and a shape ``[m]``; int64 if an argument is, else int32.
 
     Raises:
-        ValueError: The shapes do not have the same number of elements, or it is not
-            below 2⁶³; or ``input_shape`` is negative.
+        ValueError: The shapes do not have the same number of elements, or this number
+            is not below 2⁶³; or ``input_shape`` is negative.
         IndexError: A coordinate is not inside ``input_shape``.
         OverflowError: A size does not fit into int32, and no argument is int64.
 
@@ -215,7 +215,7 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
 def _check_fill(
     indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped
 ) -> None:
-    """Raise unless the arguments are a sparse tensor with rows, and a scalar."""
+    """Raise unless these are a sparse tensor with rows, and a scalar default."""
     op = "sparse.fill_empty_rows"
     n = indices.shape[:1]
     k = indices.shape[1:]

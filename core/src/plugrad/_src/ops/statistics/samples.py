@@ -46,7 +46,7 @@ def cov(
     """Return the covariances of variables, ``Σ w (x - mean) (x - mean)ᴴ / d``.
 
     Without weights, ``w`` is 1 and ``d`` the number of observations less
-    ``correction``. With them, ``w`` is the product of both kinds, and
+    ``correction``. With them, ``w`` is the product of both kinds of weights, and
     ``d = Σ w - correction · Σ w·aweights / Σ w``. The result is NaN or inf where ``d``
     is not positive.
 

@@ -25,7 +25,7 @@ __all__ = ["logsumexp", "moments", "std", "var"]
 def _moments(
     op: str, x: TensorLike, axis: Axis, correction: float, keepdims: bool
 ) -> tuple[Tensor, Tensor, DType]:
-    """Return the mean (with its axes), the variance, and the dtype of the result.
+    """Return the mean (axes kept), the variance, and the dtype of the result.
 
     Mean and variance of float16 are float32.
     """

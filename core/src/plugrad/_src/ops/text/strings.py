@@ -53,7 +53,7 @@ def _checked_buckets(op: str, num_buckets: int) -> int:
 
 
 STRING_TO_HASH_BUCKET_FAST = Kernel(
-    "StringToHashBucketFast(input: string; num_buckets)",  # of 64 bits, unsigned
+    "StringToHashBucketFast(input: string; num_buckets)",  # num_buckets: up to 2**63
     out=_buckets_spec,
     op="strings.to_hash_bucket_fast",
     doc="""FarmHash's 64-bit fingerprint of each string, modulo ``num_buckets``.
@@ -190,9 +190,10 @@ STRING_SPLIT = Kernel(
     every byte is a piece. ``values`` are the pieces of all strings, one after the
     other.
 
-    ``indices`` ``[m, 2]``, int32, are the string of each piece and the number of the
-    piece in it. ``shape``, int32, is n and the largest number of pieces. An empty
-    string has no pieces. ``skip_empty`` drops empty pieces.""",
+    ``indices`` ``[m, 2]``, int32, are the index of the string that each piece comes
+    from, and the index of the piece in it. ``shape``, int32, is n and the largest
+    number of pieces. An empty string has no pieces. ``skip_empty`` drops empty
+    pieces.""",
 )
 
 
@@ -209,10 +210,10 @@ def split(
             case.
 
     Returns:
-        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, the string of
-        each piece and the number of the piece in it; ``values``, the pieces of all
-        strings, one after the other; ``shape``, int32, n and the largest number of
-        pieces.
+        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, the index of
+        the string that each piece comes from, and the index of the piece in it;
+        ``values``, the pieces of all strings, one after the other; ``shape``, int32, n
+        and the largest number of pieces.
 
     Raises:
         ValueError: ``x`` does not have rank 1, or ``delimiter`` is not one string.
