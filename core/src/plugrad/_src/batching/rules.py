@@ -85,7 +85,7 @@ def elementwise(kernel: Kernel) -> Rule:
 def leading(kernel: Kernel) -> Rule:
     """Return the rule of a kernel that accepts the examples as one more leading axis.
 
-    Attributes that name axes, which their kinds in the contract show, are moved by one.
+    Attributes whose kind refers to axes are adapted to the additional axis.
     """
     kinds = {name: kernel.kinds[name].strip("?") for name in kernel.attrs}
 

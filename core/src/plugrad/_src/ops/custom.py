@@ -201,7 +201,7 @@ def plans_for(name: str) -> Callable[[int], TapePlan]:
 def _aliases(
     leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[TapeId | None]
 ) -> list[Any]:
-    """Return ``leaves`` with aliases, known only to outer tapes, of tracked tensors."""
+    """Return ``leaves``; tracked tensors become aliases that only outer tapes track."""
     if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
         return [alias(x) if x._tape_id in tracked else x]
     given: list[Any] = []

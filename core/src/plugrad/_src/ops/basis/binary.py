@@ -85,8 +85,8 @@ def add(a: TensorLike, b: TensorLike, /) -> Tensor:
     Args:
         a: A tensor of numbers or bool.
         b: A tensor of numbers or bool; the shapes broadcast. A Python number adopts the
-            dtype of the other argument, unless its own kind is higher, like that of a
-            float added to integers.
+            dtype of the other argument, unless its own kind is higher (a float with a
+            tensor of integers).
 
     Returns:
         A tensor of the broadcast shape and the promoted dtype.

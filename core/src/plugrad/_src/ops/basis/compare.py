@@ -78,7 +78,7 @@ def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers; the shapes broadcast.
+        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
@@ -116,7 +116,7 @@ def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers; the shapes broadcast.
+        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
@@ -158,7 +158,7 @@ def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers; the shapes broadcast.
+        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
@@ -200,7 +200,7 @@ def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers; the shapes broadcast.
+        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
@@ -242,7 +242,7 @@ def less(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers; the shapes broadcast.
+        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
@@ -285,7 +285,7 @@ def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers; the shapes broadcast.
+        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.

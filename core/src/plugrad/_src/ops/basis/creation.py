@@ -176,7 +176,7 @@ def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
 
     Args:
         x: A tensor of numbers.
-        dtype: The numeric dtype as which to interpret the bits.
+        dtype: The numeric dtype to interpret the bits as.
 
     Returns:
         A tensor of ``dtype``, and of the shape of ``x`` if both dtypes have the same

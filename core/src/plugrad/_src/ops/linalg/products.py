@@ -210,7 +210,7 @@ gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
 def _vectors(
     op: str, a: TensorLike, b: TensorLike, axis: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Return both in the same dtype, and their axis of vectors, from the end."""
+    """Return both in the same dtype, and the vector axis, counted from the end."""
     a, b = factors(op, a, b)
     rank = min(len(a.shape), len(b.shape))
     axis = integer(op, "axis", axis)

@@ -127,7 +127,7 @@ def _convolved(
 
 
 def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
-    """Return a contract for ``part`` with an activation, and decompose it.
+    """Return a contract for ``part`` with an activation; register its decomposition.
 
     ``rule`` is the function of ``geometry`` that computes the windows.
     """
@@ -270,7 +270,7 @@ def conv2d(
             format; None for no bias.
         prelu_weights: The slopes of the activation "prelu", in the same shapes as
             ``bias``; None for other activations.
-        strides: As in ``plugrad.conv2d``; this also holds for the attributes below.
+        strides: As in ``plugrad.conv2d``, like all attributes up to ``groups``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
@@ -337,8 +337,8 @@ def depthwise_conv2d(
             in its format; None for no bias.
         prelu_weights: The slopes of the activation "prelu", in the same shapes as
             ``bias``; None for other activations.
-        strides: As in ``plugrad.depthwise_conv2d``; this also holds for the attributes
-            below.
+        strides: As in ``plugrad.depthwise_conv2d``, like all attributes up to
+            ``dim_rounding_mode``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.

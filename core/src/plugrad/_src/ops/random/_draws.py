@@ -311,9 +311,9 @@ def chosen(
 ) -> Array:
     """Return ``count`` numbers from 0 to ``n - 1``, by weight if there are weights.
 
-    Without replacement, at least ``count`` weights must not be 0, and the numbers with
-    the shortest waiting times are chosen, as in P. S. Efraimidis and P. G. Spirakis,
-    Weighted Random Sampling with a Reservoir (2006).
+    At least one weight must not be 0; without replacement, at least ``count``. Weights
+    without replacement choose the numbers with the shortest waiting times, as in P. S.
+    Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
     """
     if weights is None:
         found = (
