@@ -96,11 +96,15 @@ Find = Callable[[TapeId], Made | None]  # returns the run that has this result
 
 def note(tape: Tape, run: Made) -> None:
     """Let a tape keep a run, because later runs may complete a pattern."""
-    with state_lock:  # other threads may record on the same tape
-        made = getattr(tape, "made", None)
-        if made is None:
-            tape.made = made = {}
-        made |= {y._tape_id: run for y in run.outputs if y._tape_id is not None}
+    made = getattr(tape, "made", None)
+    if made is None:
+        with state_lock:  # other threads may record on the same tape
+            made = getattr(tape, "made", None)
+            if made is None:
+                tape.made = made = {}
+    for y in run.outputs:
+        if y._tape_id is not None:
+            made[y._tape_id] = run
 
 
 def kept_by_all(tapes: tuple[Tape, ...]) -> Find:

@@ -1,7 +1,7 @@
 """Compare recorded runs with the forms of a whole.
 
-Map: ``matches``, which compares from the last part backwards; the inputs of a part;
-constants.
+Map: ``matches``, which compares from the last part backwards and tries both orders of
+the inputs of commutative kernels; the inputs of a part; constants.
 """
 
 from __future__ import annotations
@@ -29,61 +29,83 @@ class Match(NamedTuple):
 
 def matches(form: Form, last: Made, find: Find) -> Iterator[Match]:
     """Yield each way in which a run and those before it are the parts of a form."""
-    yield from _part(form, len(form.parts) - 1, last, find, Match({}, {}, {}))
+    number = len(form.parts) - 1
+    yield from _search(form, find, Match({}, {number: last}, {}), [number])
 
 
-def _part(
-    form: Form, number: int, run: Made, find: Find, found: Match
+def _search(
+    form: Form, find: Find, found: Match, waiting: list[int]
 ) -> Iterator[Match]:
-    """Yield the ways in which ``run`` is a part of the form."""
-    part = form.parts[number]
-    if number in found.runs:
-        if found.runs[number] is run:
-            yield found
-        return
-    if run.kernel.name != part.kernel or len(run.inputs) != len(part.inputs):
-        return
-    found = found._replace(runs={**found.runs, number: run})
-    yield from _inputs(form, part.inputs, run.inputs, find, found)
-    if part.kernel in COMMUTATIVE:
-        yield from _inputs(form, part.inputs, run.inputs[::-1], find, found)
+    """Yield the ways in which the inputs of the waiting parts fit.
+
+    Args:
+        form: The form.
+        find: Returns the run that computed a value.
+        found: What has been found; it is changed.
+        waiting: The parts whose runs were found, but whose inputs were not compared.
+            The last one is next.
+
+    """
+    while waiting:
+        number = waiting.pop()
+        run = found.runs[number]
+        part = form.parts[number]
+        inputs = run.inputs
+        if run.kernel.name != part.kernel or len(inputs) != len(part.inputs):
+            return
+        if part.kernel in COMMUTATIVE:
+            copy = Match({**found.operands}, {**found.runs}, {**found.constants})
+            others = _fit(form, part.inputs, inputs, find, copy)
+            if others is not None:
+                yield from _search(form, find, copy, waiting + others)
+            inputs = inputs[::-1]
+        others = _fit(form, part.inputs, inputs, find, found)
+        if others is None:
+            return
+        waiting += others
+    yield found
 
 
-def _inputs(
+def _fit(
     form: Form,
     sources: tuple[Source, ...],
     inputs: tuple[Tensor | None, ...],
     find: Find,
     found: Match,
-) -> Iterator[Match]:
-    """Yield the ways in which tensors come from these sources."""
-    if not sources:
-        yield found
-        return
-    for one in _input(form, sources[0], inputs[0], find, found):
-        yield from _inputs(form, sources[1:], inputs[1:], find, one)
+) -> list[int] | None:
+    """Note the operands, constants and runs from which the inputs of a part come.
 
+    Returns:
+        The parts whose runs are new, the first of them last; None if the inputs do not
+        come from these sources.
 
-def _input(
-    form: Form, source: Source, x: Tensor | None, find: Find, found: Match
-) -> Iterator[Match]:
-    """Yield the ways in which a tensor comes from this source."""
-    number = source.number
-    if x is None or source.kind == ABSENT:
-        if x is None and source.kind == ABSENT:
-            yield found
-    elif source.kind == OPERAND:
-        if number not in found.operands:
-            yield found._replace(operands={**found.operands, number: x})
-        elif _is_same(found.operands[number], x):
-            yield found
-    elif source.kind == CONSTANT:
-        if x._tape_id is None and x.size == 1 and _equals(x, form.constants[number]):
-            yield found._replace(constants={**found.constants, number: x})
-    elif x._tape_id is not None:
-        run = find(x._tape_id)
-        if run is not None and run.outputs[source.output]._tape_id is x._tape_id:
-            yield from _part(form, number, run, find, found)
+    """
+    others: list[int] = []
+    for source, x in zip(sources, inputs, strict=True):
+        number = source.number
+        if x is None or source.kind == ABSENT:
+            if x is not None or source.kind != ABSENT:
+                return None
+        elif source.kind == OPERAND:
+            if not _is_same(found.operands.setdefault(number, x), x):
+                return None
+        elif source.kind == CONSTANT:
+            if x._tape_id is not None or x.size != 1:
+                return None
+            if not _equals(x, form.constants[number]):
+                return None
+            found.constants[number] = x
+        else:
+            run = find(x._tape_id) if x._tape_id is not None else None
+            if run is None or run.outputs[source.output]._tape_id is not x._tape_id:
+                return None
+            if number not in found.runs:
+                found.runs[number] = run
+                others.append(number)
+            elif found.runs[number] is not run:
+                return None
+    others.reverse()
+    return others
 
 
 def _is_same(x: Tensor, y: Tensor) -> bool:
