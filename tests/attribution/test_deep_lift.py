@@ -239,15 +239,15 @@ BAD = {
     ),
     "baselines of another shape": (
         lambda: attr.deep_shap(pg.exp, X, X[:, :2]),
-        r"deep_shap: baselines must have the shape \(n, 4\) of examples",
+        r"deep_shap: baselines must have the shape \(n, 4\), that is, n examples",
     ),
     "one number as baselines": (
         lambda: attr.deep_shap(pg.exp, X, 0.0),
-        r"baselines must have the shape \(n, 4\) of examples, got \(\)",
+        r"baselines must have the shape \(n, 4\), .* like those of x; got \(\)",
     ),
     "no baselines": (
         lambda: attr.deep_shap(pg.exp, X, X[:0]),
-        r"baselines must have the shape \(n, 4\) of examples, got \(0, 4\)",
+        r"baselines must have the shape \(n, 4\), .* like those of x; got \(0, 4\)",
     ),
 }
 

@@ -1,19 +1,20 @@
 """Attribution with plugrad: ``import plugrad_attribution as attr``.
 
 The relevance of an input is computed by a backward pass with other gradients. This
-package has the gradients, as overrides of plugrad, and functions that apply them.
+package contains these gradients, as gradient overrides for plugrad, and the functions
+that apply them.
 
 A module is imported when one of its names is first used, because plugrad imports this
 package whenever it loads entry points.
 
 Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
-``kernels``, everything that is not a layer; ``compositions``, what models write out of
-several kernels; ``first``, the layer that reads the input; ``composites``, which rule
-applies where; ``registry``, composites by name; ``flows``, how relevance is observed on
-its way; ``ledger`` and ``places``, what is kept of it; ``attribution`` and ``covered``,
-the functions that users call. ``gradients``, ``deeplift`` and ``inner`` have the
-methods that need no composite. ``surrogates`` has the gradients of spikes, and
-``plugin`` publishes them as packs.
+``kernels``, everything that is not a layer; ``compositions``, functions that models
+compose from several kernels; ``first``, the layer that reads the input; ``composites``,
+which rule applies where; ``registry``, composites by name; ``flows``, how relevance is
+observed on its way through the model; ``ledger`` and ``places``, the records of these
+observations; ``attribution`` and ``covered``, the functions that users call.
+``gradients``, ``deeplift`` and ``inner`` contain the methods that need no composite.
+``surrogates`` contains the gradients of spikes, and ``plugin`` publishes them as packs.
 """
 
 from __future__ import annotations

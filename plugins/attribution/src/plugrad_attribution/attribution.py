@@ -31,7 +31,7 @@ class Attribution:
     Attributes:
         input: The relevance of each element of the input, with its shape.
         value: The value that is explained, one for each example.
-        at: The relevance of the results of scopes, by the names in ``at=``.
+        at: The relevance of the result of each scope, by its name in ``at=``.
         ledger: Where the value has gone, if ``ledger=True`` asked for it.
 
     """
@@ -58,21 +58,21 @@ def attribute(
     biases, and with rules that lose nothing, the relevances of an example add up to its
     value. With ``Epsilon(0.0)`` everywhere they are input times gradient.
 
-    The model need not know about attribution: the rules are gradient overrides, for
-    functions, reused layers, and models that a plugin has loaded.
+    The model need not know about attribution: the rules are gradient overrides, which
+    apply to functions, to reused layers, and to models that a plugin has loaded.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
         x: The examples, of real numbers.
         rules: The rules, such as ``EpsilonPlus()``.
-        target: The value that is explained: the number of an output (``y[:, target]``),
-            a number for each example, or a function of ``f(x)`` that returns one value
+        target: The value that is explained: the index of an output (``y[:, target]``),
+            one index for each example, or a function of ``f(x)`` that returns one value
             for each example. None explains the sum of all outputs.
         chunk: At most this many examples at once, to limit memory.
         at: The names of scopes (``pg.name_scope``), or patterns for them, whose results
-            get a relevance as well. The result of a scope is that of its last run that
-            receives relevance.
+            get a relevance as well. The result of a scope is the result of its last
+            kernel run that receives relevance.
         ledger: Whether to add up where the value has gone. It reads values, so a
             function that ``jit`` has compiled runs eagerly in each call, and ``vmap``
             raises an error.
@@ -85,9 +85,9 @@ def attribute(
             not of real numbers, or ``at`` is not a name or names.
         ValueError: ``x``, ``target`` or ``chunk`` does not fit, or no run in a scope of
             ``at`` receives relevance.
-        MissingRule: A kernel has no rule, or no layer reads ``x`` itself, for which
-            there is a rule of first layers; and the composite was not created with
-            ``missing="gradient"``.
+        MissingRule: A kernel has no rule, or the composite has a rule for first layers
+            and no layer reads ``x`` itself. A composite that was created with
+            ``missing="gradient"`` does not raise it.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -109,7 +109,7 @@ def attribute(
 
 
 class _Call(NamedTuple):
-    """What one call of ``attribute`` asks for; ``book`` is None without a ledger."""
+    """The arguments of one call of ``attribute``; ``book`` is None without a ledger."""
 
     f: Model
     rules: Composite
@@ -117,7 +117,7 @@ class _Call(NamedTuple):
     book: Bookkeeper | None
 
     def relevance(self, x: Tensor, target: Target) -> Attribution:
-        """Return the relevance of one chunk, and book its flows."""
+        """Return the relevance of one chunk, and enter its flows in the ledger."""
         gradient = gradient_of(self.f, target)
         places = Places(self.names)
 
@@ -138,7 +138,7 @@ class _Call(NamedTuple):
 
 
 def _check_first(rules: Composite, ways: Ways) -> None:
-    """Raise if relevance has not reached the input through ``first`` of the rules."""
+    """Raise if there is a rule for first layers, and no first layer has applied it."""
     if rules.first is None or rules.missing == "gradient" or ways != {INPUT.name}:
         return
     raise MissingRule(
@@ -162,13 +162,13 @@ def checked(who: str, f: object, x: TensorLike, rules: object) -> Tensor:
 def gradient_of(f: Model, target: Target) -> Callable[[Tensor], ValueAndGradient]:
     """Return a function of the input that returns values and their relevance.
 
-    The rules apply if it runs inside a block of them.
+    The rules apply if this function runs inside their blocks of overrides.
     """
     return functools.partial(value_and_gradient, lambda x: f(marked(x)), target=target)
 
 
 def _closed(call: _Call, found: Attribution) -> Ledger:
-    """Return the ledger of what has been found."""
+    """Return the ledger, given the values and relevances of a call."""
     assert call.book is not None
     value, relevance = [
         float(x.numpy().sum(dtype=np.float64)) for x in (found.value, found.input)

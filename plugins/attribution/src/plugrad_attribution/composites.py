@@ -31,21 +31,21 @@ class Composite:
     Args:
         conv: The rule of convolutions.
         dense: The rule of products with weights.
-        first: The rule of layers that read the input, directly or behind a pad or a
-            change of its shape or its axes; None for the rule of their kind.
-        where: Rules for layers in some scopes: a dict by pattern, as ``where=`` of
-            ``override_gradient`` takes it, such as ``{"head.*": Epsilon(0.25)}``. The
-            last one that matches wins.
+        first: The rule of layers that read the input, either directly or after padding,
+            reshaping or permuting its axes. None: they have the rule of their kind.
+        where: Rules for layers in some scopes: a dict from patterns (see ``where=`` of
+            ``override_gradient``) to rules, such as ``{"head.*": Epsilon(0.25)}``. The
+            last pattern that matches wins.
         more: Gradients of other kernels, ops and patterns, as ``use_gradients`` takes
-            them. They override those below.
+            them. They replace those that the composite has for the same keys.
         stabilizer: The stabilizer of sums of branches and of average pooling.
-        missing: What happens at a kernel that is not linear and has no rule, and if
-            ``first`` applies to no layer: ``"error"`` raises a ``MissingRule``, and
+        missing: What happens at a nonlinear kernel without a rule, or if ``first``
+            applies to no layer: ``"error"`` raises a ``MissingRule``, and
             ``"gradient"`` goes on with the gradient of the kernel, which does not keep
             the sum of relevances.
 
     Raises:
-        ValueError: ``missing`` is something else.
+        ValueError: ``missing`` is neither ``"error"`` nor ``"gradient"``.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -242,9 +242,9 @@ class ExcitationBackprop(Composite):
 class AttnLRP(Composite):
     """The rules of AttnLRP, for transformers.
 
-    A softmax has its gradient. Each of two factors gets half of the relevance. A
-    normalization divides by a constant, and an activation passes all of its relevance
-    to its input.
+    A softmax keeps its gradient. Each of two factors gets half of the relevance. A
+    normalization counts as a division by a constant, and an activation passes all of
+    its relevance to its input.
 
     Args:
         conv: The rule of convolutions, such as ``Gamma(0.25)`` for the patches of a
@@ -294,8 +294,8 @@ class CPLRP(AttnLRP):
 
     The weights of attention are constants: a softmax passes nothing on, so queries and
     keys get no relevance and values get all of it. Without biases, no relevance is
-    lost. The other rules are those of AttnLRP: a gate and its other factor get half
-    each.
+    lost. The other rules are those of AttnLRP: a gate and the factor that it multiplies
+    get half each.
 
     It is meant for attention with softmax: in any other product of two tensors that
     depend on the input, each gets all of the relevance. Explain logits, because a
@@ -343,13 +343,13 @@ class CPLRP(AttnLRP):
 class RelP(CPLRP):
     """The rules of relevance patching (RelP), for language models.
 
-    They are those of ``CPLRP`` without stabilizers: norms divide by a constant,
-    activations pass all of their relevance to their input, layers have their gradient,
-    the weights of attention are constants, and a gate and its other factor get half
-    each.
+    They are those of ``CPLRP`` without stabilizers: norms count as divisions by a
+    constant, activations pass all of their relevance to their input, layers keep their
+    gradient, the weights of attention are constants, and a gate and the factor that it
+    multiplies get half each.
 
-    The example binds them to a gradient, which gives the coefficients of patching:
-    ``(patch - x) · coefficient`` estimates what a patch of ``x`` changes.
+    The example binds the rules to a gradient, which gives the coefficients of patching:
+    ``(patch - x) · coefficient`` estimates the effect of replacing ``x`` by the patch.
 
     Args:
         options: Those of ``Composite``.

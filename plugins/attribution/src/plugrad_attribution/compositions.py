@@ -1,4 +1,4 @@
-"""What models write out: norms, activations and attention, as patterns of kernels.
+"""Patterns for norms, activations and attention that models write out as kernels.
 
 ``rms_norm(x)`` and ``x * rsqrt(mean(x * x) + epsilon)`` are the same function, and both
 must get the same relevance. A pattern finds the kernels of the second form in a model.
@@ -36,7 +36,7 @@ INVERSE_ROOTS: dict[str, Function] = {
 
 
 def is_statistic(x: Tensor, z: Tensor) -> bool:
-    """Return whether ``z`` may be a mean over axes of ``x``: it broadcasts to it."""
+    """Return whether ``z`` may be a mean over axes of ``x``: it broadcasts to ``x``."""
     if z.ndim > x.ndim:
         return False
     pairs = zip(reversed(x.shape), reversed(z.shape), strict=False)
@@ -58,7 +58,7 @@ def norms() -> Table:
 
 # --- activations -----------------------------------------------------------------
 
-CUBE = 0.044715  # of GELU by tanh: x + CUBE · x³, or x · (1 + CUBE · x²)
+CUBE = 0.044715  # the coefficient in GELU by tanh: x + CUBE · x³ = x · (1 + CUBE · x²)
 # Functions plus a constant, by name: factors of GELU, and the divisor of a sigmoid.
 SHIFTED: dict[str, Function] = {
     "one_plus_erf": lambda x: 1.0 + pg.erf(x),
@@ -75,7 +75,7 @@ SHIFTED: dict[str, Function] = {
 
 @functools.cache
 def activations() -> Table:
-    """Return the identity rule for functions plus a constant, in activations.
+    """Return the identity rule for sums of a function and a constant in activations.
 
     Without it the constant would take a share, as a bias does.
     """
@@ -129,7 +129,8 @@ def _transposed(a: Tensor, v: Tensor) -> Tensor:
     return pg.permute_dims(a, (1, 0)) * v
 
 
-# Sums with the weights of a softmax that are written as products and a sum.
+# Products of softmax weights ``a`` and values ``v``, which a model adds up afterwards; and
+# the shape of ``v`` in the example for the pattern.
 WEIGHTED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...]]] = {
     "weighted": (lambda a, v: a * v, (2, 3)),
     "weighted_expanded": (_expanded, (2, 3, 4)),
@@ -142,7 +143,8 @@ WEIGHTED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...]]] 
 def constant_attention() -> Table:
     """Return the rules of attention whose weights are constants.
 
-    A softmax passes nothing on. In a product with it, the other factor gets all.
+    A softmax passes nothing on. In a product with it, the other factor gets all of the
+    relevance.
     """
     found: Table = {"Softmax": {"logits": None}}
     found |= {pattern: {"x": None} for pattern in softmaxes()}

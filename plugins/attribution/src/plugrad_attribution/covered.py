@@ -1,4 +1,4 @@
-"""``coverage``: which rules a model meets, without an error at those that are missing.
+"""``coverage``: which rules apply in a model; a missing rule is no error here.
 
 Map: ``Covered`` and ``Coverage``; ``coverage``.
 """
@@ -27,11 +27,12 @@ MAX_PRINTED_ROWS = 30
 
 
 class Covered(NamedTuple):
-    """The runs of a kernel in a scope, and what the rules have for them.
+    """The runs of a kernel in a scope, and the kind of rule that applies to them.
 
     Attributes:
-        rule: ``"ruled"``; ``"linear"``: the gradient keeps relevance; ``"constant"``:
-            softmax, whose constant term takes a share; or ``"missing"``.
+        rule: ``"ruled"``: the composite has a rule; ``"linear"``: the gradient keeps
+            relevance; ``"constant"``: softmax, whose constant term takes a share; or
+            ``"missing"``.
         kernel: The name of the kernel, or of the pattern.
         scope: The scope of the runs; empty outside of all scopes.
         runs: The number of runs.
@@ -72,14 +73,14 @@ class Coverage:
         return dict(found)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of runs that have each kind of rule."""
+        """Return the number of runs for each kind of rule."""
         found = dict.fromkeys(RULES, 0)
         for row in self.rows:
             found[row.rule] += row.runs
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return counts and rows, of numbers, strings, lists and dicts alone."""
+        """Return counts and rows as plain numbers, strings, lists and dicts."""
         return {**self.counts(), "rows": [row._asdict() for row in self.rows]}
 
     def __str__(self) -> str:
@@ -119,9 +120,9 @@ def coverage(
 ) -> Coverage:
     """Return which rules apply to the runs that relevance passes through.
 
-    It computes ``attribute(f, x, rules, target)``, but goes on where a rule is missing,
-    with the gradient of the kernel, or with zeros if it has none. Functions with
-    ``custom_grad`` run no kernel, so they are not listed.
+    It computes ``attribute(f, x, rules, target)``. Where a rule is missing, it goes on
+    with the gradient of the kernel, or with zeros if the kernel has none. Functions
+    with ``custom_grad`` run no kernel, so they are not listed.
 
     Args:
         f: The model, as in ``attribute``.
@@ -168,7 +169,7 @@ def coverage(
 
 
 def _rule_of(flow: Flow) -> str:
-    """Return what the rules have for a run."""
+    """Return the kind of rule that applies to a run."""
     kernel = flow.site.kernel
     if flow.is_ruled:
         return "ruled"

@@ -48,9 +48,9 @@ def deep_lift(
         baseline: What the examples are compared with: a tensor that can be broadcast to
             ``x``.
         target: The value that is explained, as in ``attribute``.
-        tolerance: How large ``gap`` of the result may be for an example, as a part of
-            the larger one of its two values. None checks nothing: ``jit`` replays the
-            function only without this check, which reads the values.
+        tolerance: The largest ``gap`` that an example may have, relative to the larger
+            of its two absolute values. None skips the check. The check reads values, so
+            ``jit`` can replay the function only without it.
         chunk: At most this many examples at once, to limit memory.
 
     Returns:
@@ -58,8 +58,8 @@ def deep_lift(
 
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
-        ValueError: The contributions do not add up, ``f`` runs other kernels for the
-            baseline, or another argument does not fit.
+        ValueError: The contributions do not add up, ``f`` does not run the same kernels
+            for the baseline as for ``x``, or another argument does not fit.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -132,7 +132,7 @@ def deep_shap(
             tensor whose first axis counts them, and whose other axes are those of
             ``x``.
         target: The value that is explained, as in ``attribute``.
-        tolerance: How large ``gap`` of the result may be, as in ``deep_lift``.
+        tolerance: The largest ``gap`` that an example may have, as in ``deep_lift``.
         chunk: At most this many examples at once, to limit memory.
 
     Returns:
@@ -160,8 +160,8 @@ def deep_shap(
     if several.ndim == 0 or several.shape[1:] != values.shape[1:] or not len(several):
         shape = ", ".join(str(size) for size in values.shape[1:])
         raise ValueError(
-            f"{name}: baselines must have the shape (n, {shape}) of examples, got "
-            f"{several.shape}"
+            f"{name}: baselines must have the shape (n, {shape}), that is, n examples "
+            f"like those of x; got {several.shape}"
         )
     _check_tolerance(name, tolerance)
     without_rule: set[str] = set()
@@ -198,7 +198,7 @@ def _check_gap(
     Args:
         name: The name of the method.
         found: The contributions.
-        tolerance: How large the gap may be, as a part of the values.
+        tolerance: The largest gap that is allowed, relative to the values.
         without_rule: The kernels that had no rule.
 
     """

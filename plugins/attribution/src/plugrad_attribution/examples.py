@@ -1,4 +1,4 @@
-"""What methods share: checks of their arguments, explained values, and chunks.
+"""Helpers that the methods share: checks of arguments, explained values, and chunks.
 
 Map: checks; the value that is explained, and its gradient; chunks.
 """
@@ -96,8 +96,8 @@ def chosen(y: Tensor, target: Target) -> Tensor:
     numbers = np.asarray(target)
     if numbers.dtype.kind not in "iu" or numbers.shape not in ((), y.shape[:1]):
         raise ValueError(
-            f"target must be the number of an output or one for each of {y.shape[0]} "
-            f"examples, got {target!r}"
+            f"target must be the index of an output, or one index for each of "
+            f"{y.shape[0]} examples, got {target!r}"
         )
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < y.shape[1]:
         raise ValueError(f"target={target!r} is out of range for {y.shape[1]} outputs")
@@ -123,7 +123,7 @@ def value_and_gradient(f: Model, x: Tensor, target: Target) -> ValueAndGradient:
 def chunks_of(
     name: str, count: int, target: Target, chunk: int
 ) -> Iterator[tuple[slice, Target]]:
-    """Return chunks of examples, and the target of each; no examples are one chunk.
+    """Yield chunks of examples and their targets; without examples, one empty chunk.
 
     Args:
         name: The name of the method, for errors.
@@ -151,7 +151,7 @@ def in_chunks(
     target: Target,
     chunk: int | None,
 ) -> tuple[Tensor, ...]:
-    """Return what ``work`` returns for all examples, computed in parts.
+    """Return the results of ``work`` for all examples, computed in chunks.
 
     Args:
         name: The name of the method, for errors.

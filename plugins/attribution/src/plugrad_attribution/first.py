@@ -1,7 +1,8 @@
 """The first layer of a model: the layer that reads the input, directly or moved.
 
 Rules such as flat and box are for this layer alone. It is found by patterns that begin
-at the mark of the input.
+at the mark of the input. A model may move its input first: pad it, reshape it, or
+permute its axes.
 
 Map: how models move their input; the ways from the input to a layer; the gradients.
 """
@@ -65,9 +66,9 @@ class Entry(NamedTuple):
     """A way from the input of a model to its first layer.
 
     Attributes:
-        pattern: The marked input, what moves it, and the layer.
+        pattern: The pattern of the marked input, its moves, and the layer.
         moves: The names of the attributes of the moves.
-        kind: The layer, given the attributes of the pattern.
+        kind: A function of the attributes of a run that returns the kind of the layer.
 
     """
 
@@ -92,7 +93,7 @@ def entries() -> list[Entry]:
 
 
 class Family(NamedTuple):
-    """An op of first layers, and what it is, given the attributes of a run."""
+    """An op that can be a first layer, and its ``Kind`` by the attributes of a run."""
 
     op: Callable[[Tensor, Tensor], Tensor]
     kind: Callable[[Mapping[str, Any]], Kind]
@@ -139,7 +140,7 @@ def first_layers(rule: Rule) -> Table:
 
 
 def _of_entry(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
-    """Return the gradient of an entry; it is relevance, as that of ``INPUT``."""
+    """Return the gradient of an entry; like that of ``INPUT``, it returns relevance."""
 
     def gradient(dy: Tensor, x: Tensor, w: Tensor, y: Tensor, **given: Any) -> Tensor:
         note_way(entry.pattern.name)
@@ -158,4 +159,4 @@ def _of_entry(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
     return named(gradient, ["dy", *inputs, "y", *attributes, *is_branch])
 
 
-_READ = ("geometry", "transpose_a", "transpose_b")  # the attributes of layers
+_READ = ("geometry", "transpose_a", "transpose_b")  # attributes that ``kind`` reads

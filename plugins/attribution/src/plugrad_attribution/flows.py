@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Pair(NamedTuple):
-    """A tensor of a run, and the cotangent of it: relevance over value.
+    """A tensor of a run, and its cotangent, which is relevance over value.
 
     ``value`` is None if the cotangent is relevance itself.
     """
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
         return self.cotangent * self.value
 
     def total(self) -> float:
-        """Return the sum of the relevances, in the float64 of NumPy."""
+        """Return the sum of the relevances, computed in float64."""
         return float(self._relevances().sum())
 
     def size(self) -> float:
@@ -71,10 +71,10 @@ class Flow(NamedTuple):
         site: The place of the run.
         is_first: Whether the input is the first one of the run that is watched: each
             run has exactly one flow that is first.
-        is_ruled: Whether the composite has a rule for it.
+        is_ruled: Whether the composite has a rule for the run.
         has_constants: Whether a floating input of the run is not differentiated.
         results: The results; empty if their number depends on the run.
-        inputs: The input; several if it is variadic.
+        inputs: The tensor of the input; several if the input is variadic.
 
     """
 
@@ -93,13 +93,14 @@ class Watched(NamedTuple):
     """A kernel or a pattern, as its gradient functions see it.
 
     Attributes:
-        target: What ``use_gradients`` takes as its key.
+        target: Its key in the tables of ``use_gradients``.
         inputs: The names of the inputs that are watched.
-        zeros: Those that have no gradient, and get zeros in order to be watched.
+        zeros: The watched inputs that have no gradient; they get zeros, so that they
+            can be watched.
         others: The names of the other inputs.
         outputs: The names of the outputs that functions may read.
         dys: The number of cotangents.
-        is_ruled: Whether there is a rule for it.
+        is_ruled: Whether the composite has a rule for it.
 
     """
 
@@ -116,9 +117,10 @@ class Extent(NamedTuple):
     """Which runs are watched, in addition to those that pass relevance on.
 
     Attributes:
-        stops: Runs of which a rule declares that they pass nothing on. Their inputs get
-            zeros, where otherwise the backward pass would end.
-        gaps: Runs of kernels that have no gradient; their inputs get zeros, too.
+        stops: Whether to watch runs that pass nothing on, according to a rule. Their
+            inputs get zeros, because otherwise the backward pass would end there.
+        gaps: Whether to watch runs of kernels that have no gradient. Their inputs get
+            zeros, too.
 
     """
 
@@ -158,7 +160,7 @@ def watched(
 
 
 class _Watch:
-    """Gradient functions that report to a function; it is local to a call.
+    """Creates gradient functions that report flows to ``tell``, for a single call.
 
     A gradient function that is called inside another one reports nothing: the outer
     one reports the whole.
@@ -252,8 +254,8 @@ def _watched(
 ) -> Iterator[tuple[list[Watched], str | None]]:
     """Yield what is watched everywhere, and what only at a place of ``where``.
 
-    Patterns for which only one place has a rule are watched only there, because to
-    override a pattern also means that its runs are taken for one.
+    Patterns for which only one place has a rule are watched only there: to override a
+    pattern also means to treat the kernel runs that match it as one run.
     """
     (main, _), *others = rules.tables
     yield [*_kernels(names_of(main), extent), *_of_table(main, extent)], None
@@ -264,7 +266,7 @@ def _watched(
 
 
 def _kernels(ruled: Collection[str], extent: Extent) -> Iterator[Watched]:
-    """Yield the kernels that have a gradient here, and are known by name."""
+    """Yield the registered kernels that have a gradient under the current overrides."""
     for name, kernel in plugin.contracts().items():
         rules = pg.get_gradient(name)
         inputs, zeros = _inputs_of(rules, extent)
@@ -289,7 +291,7 @@ def _of_kernel(
 
 
 def _of_table(table: Table, extent: Extent) -> Iterator[Watched]:
-    """Yield the patterns of a table, ops of several kernels, and unknown kernels."""
+    """Yield a table's patterns, ops of several kernels, and unregistered kernels."""
     known = plugin.contracts()
     for target, functions in table.items():
         if functions is None:
@@ -309,7 +311,7 @@ def _of_table(table: Table, extent: Extent) -> Iterator[Watched]:
 def _inputs_of(
     rules: Mapping[str, Any], extent: Extent
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the inputs that have a gradient; if there is none, those without."""
+    """Return the inputs with a gradient; if there are none, those that get zeros."""
     inputs = tuple([name for name, rule in rules.items() if rule is not None])
     return inputs, () if inputs or not extent.stops else tuple(rules)
 

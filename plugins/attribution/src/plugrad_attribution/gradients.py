@@ -1,4 +1,4 @@
-"""Methods that need nothing but gradients, of the model or with another ReLU.
+"""Methods that need only gradients, the model's own or with another one for ReLU.
 
 Map: ``Contributions``; integrated gradients; SmoothGrad; guided backpropagation and
 deconvnet.
@@ -32,7 +32,7 @@ from .layers import Table
 
 @dataclass(frozen=True)
 class Contributions(Attribution):
-    """What each element contributes to the difference from a baseline.
+    """The contribution of each element to the difference from a baseline.
 
     Attributes:
         input: The contribution of each element of the input, with its shape.
@@ -73,14 +73,15 @@ def _trapezoid(steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _riemann(offset: float) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
-    """Return a sum of equal steps, with a point in each at ``offset`` of its width."""
+    """Return a Riemann sum of equal steps, each with its point at ``offset``."""
     return lambda steps: (
         (np.arange(steps) + offset) / steps,
         np.full(steps, 1 / steps),
     )
 
 
-# The points between baseline (0) and input (1), and their weights, for so many steps.
+# Functions of the number of steps that return the points between baseline (0) and input
+# (1), and their weights.
 METHODS: dict[str, Callable[[int], tuple[np.ndarray, np.ndarray]]] = {
     "gausslegendre": _gauss_legendre,
     "riemann_left": _riemann(0.0),
@@ -104,7 +105,7 @@ def integrated_gradients(
 
     ``(x - x₀) · ∫ ∇f(x₀ + t (x - x₀)) dt`` for ``t`` from 0 to 1. The contributions of
     an example add up to ``f(x) - f(x₀)``. ``gap`` of the result is the error of the sum
-    that stands for the integral; more steps make it smaller.
+    that approximates the integral; more steps make it smaller.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
@@ -271,11 +272,11 @@ def guided_backprop(
 ) -> Attribution:
     """Return the gradient of guided backpropagation.
 
-    A ReLU passes a cotangent on if both the cotangent and its input are positive. So
-    the result shows what raises the value by raising neurons on all paths. All runs of
-    the kernels ``Relu`` and ``Relu6`` are meant, in reused layers and in functions,
-    too; ``Relu6`` passes nothing on above 6. The result depends on the value less than
-    the gradient does: it is close to a picture of edges.
+    A ReLU passes a cotangent on if both the cotangent and the ReLU's input are
+    positive. So only paths through neurons that raise the value count. This applies to
+    all runs of the kernels ``Relu`` and ``Relu6``, including those in reused layers and
+    in functions; ``Relu6`` passes nothing on above 6. The result depends less on the
+    explained value than the gradient does: it resembles a picture of edges.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
@@ -310,8 +311,9 @@ def deconvnet(
 ) -> Attribution:
     """Return the gradient of a deconvolutional network.
 
-    A ReLU passes a cotangent on if it is positive, whatever its input. All runs of the
-    kernels ``Relu`` and ``Relu6`` are meant, in reused layers and in functions, too.
+    A ReLU passes a cotangent on if the cotangent is positive, whatever the ReLU's
+    input. This applies to all runs of the kernels ``Relu`` and ``Relu6``, including
+    those in reused layers and in functions.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose

@@ -23,13 +23,13 @@ from .examples import Model, Target, checked, in_chunks, value_and_gradient
 from .layers import Table, named
 from .places import is_inside, names_of
 
-MAX_CACHED_BLOCKS = 64  # for so many names of scopes
+MAX_CACHED_BLOCKS = 64  # one block for each set of scope names
 
 # --- results of scopes -----------------------------------------------------------
 
 
 class Result(NamedTuple):
-    """The result of a scope, and the gradient of the explained values in it."""
+    """The result of a scope, and the gradient of the value with respect to it."""
 
     y: Tensor
     dy: Tensor
@@ -54,7 +54,7 @@ def _note(site: plugin.Site, y: Tensor | None, dy: Any) -> None:
 
 
 def _noted(count: int, y: str | None) -> Callable[..., Any]:
-    """Return the gradient of a kernel, which notes the result.
+    """Return a gradient function that notes the result of its kernel.
 
     Args:
         count: The number of cotangents.
@@ -235,7 +235,7 @@ def patching(
     at: str | Sequence[str],
     chunk: int | None = None,
 ) -> Patching:
-    """Return estimates of what happens if inner values come from another example.
+    """Estimate the effects of replacing inner values by those of another example.
 
     Activation patching runs a model on a clean example with an inner value that is
     taken from a corrupted one, once for each inner value. Attribution patching
@@ -249,12 +249,13 @@ def patching(
         clean: The examples, of real numbers; for tokens, their embeddings.
         corrupted: Other examples of the same shape, such as the same sentence with
             another name.
-        metric: The value whose change is estimated, as ``target`` of ``attribute``: the
-            number of an output, a number for each example, or a function of the result.
-        at: The name of a scope, or several: a pattern as in ``where=`` of
-            ``override_gradient``. The result of a scope is that of the last kernel that
-            runs in it. A function with ``custom_grad`` is not a kernel: if it ends the
-            scope, pass its result through ``pg.identity``.
+        metric: The value whose change is estimated, like ``target`` of ``attribute``:
+            the index of an output, one index for each example, or a function of the
+            result.
+        at: The name of a scope, or a list of names. Each may be a pattern, as in
+            ``where=`` of ``override_gradient``. The result of a scope is that of the
+            last kernel that runs in it. A function with ``custom_grad`` is not a
+            kernel: if it ends the scope, pass its result through ``pg.identity``.
         chunk: At most this many examples at once, to limit memory.
 
     Returns:
@@ -262,7 +263,7 @@ def patching(
 
     Raises:
         TypeError: ``f`` is not a function, the examples are not of real numbers, or
-            ``at`` contains something else than strings.
+            ``at`` contains something other than strings.
         ValueError: The metric does not depend on a scope, or another argument does not
             fit.
 

@@ -2,7 +2,7 @@
 
 The gradient of a linear kernel passes relevance over value on, so it needs no rule. An
 element-wise function ``y = g(x)`` gets ``dy · y / x``: all of its relevance goes to its
-input (the identity rule). Of two factors that both depend on the input each gets half.
+input (the identity rule). Of two factors that both depend on the input, each gets half.
 
 Map: the linear kernels; gates; products; sums; normalizations; softmax; the kernels for
 which there is no rule.
@@ -102,10 +102,10 @@ LINEAR = {
     "plugrad.To",
 }
 
-# Those that may fill places with a number, which is a constant.
+# Linear kernels that may also write a number, which counts as a constant.
 WITH_FILL = {"CropAndResize", "PadV2", "RotateWithOffset", "Transform"}
 
-# Kernels that are recorded as those of their decomposition, which have rules.
+# Kernels that are replaced by their decomposition, whose kernels have rules.
 DECOMPOSED = ("GRU", "LRN", "LSTM", "SquaredDifference")
 
 GATES = (
@@ -150,9 +150,9 @@ GATES = (
     "Tanh",
     "Trunc",
 )
-# Ops of several kernels that are element-wise functions.
+# Element-wise ops that run several kernels.
 GATE_OPS = (pg.silu, pg.hard_swish, pg.log_sigmoid)
-TINY = 1e-9  # below this, a gate has its plain gradient
+TINY = 1e-9  # for inputs closer to 0 than this, a gate has its plain gradient
 
 
 def gate(
@@ -179,7 +179,7 @@ def gates() -> Table:
 def hard_sigmoid() -> plugin.Pattern:
     """Return the pattern of ``hard_sigmoid`` with any slope and offset.
 
-    Constants that differ between the examples are not compared.
+    A pattern ignores the values of constants that differ between its examples.
     """
 
     def with_any_slope(x: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ def hard_sigmoid() -> plugin.Pattern:
 
 
 def _gate_of(kernel: plugin.Kernel) -> Callable[..., Tensor]:
-    """Return the identity rule with the names of a kernel."""
+    """Return the identity rule with the parameter names of a kernel."""
     x, y = kernel.inputs[0], kernel.outputs[0]
     if (x, y) == ("x", "y"):
         return gate
@@ -206,7 +206,7 @@ def of_two(amount: float, share: float = 0.5) -> Callable[..., Tensor]:
 
     Args:
         amount: The stabilizer of the denominator.
-        share: The share of each; 1 if the rules give nothing to one of them elsewhere.
+        share: The share of each tensor; 1 if another rule gives one of them nothing.
 
     """
 
@@ -222,9 +222,10 @@ def by_operand(
     """Return a rule for both operands, ``a`` and ``b``, of a kernel.
 
     Args:
-        rule: A function of the cotangent, ``original``, whether the other operand
-            depends on the input as well, and what it reads.
-        reads: What the rule reads: ``"x"``, the operand itself, and ``"y"``.
+        rule: A function of the cotangent, of ``original``, of a bool (does the other
+            operand depend on the input as well?), and of the values in ``reads``.
+        reads: The values that the rule reads: ``"x"`` is the operand itself, and
+            ``"y"`` the result.
 
     """
 
@@ -269,7 +270,7 @@ def _divisor(
 
 
 def powers() -> Table:
-    """Return the rules of powers: the identity rule, halved for two operands."""
+    """Return the rules of powers: the identity rule, halved if both operands share."""
 
     def power(
         dy: Tensor,
@@ -337,7 +338,7 @@ WITH_CONSTANT = {"Softmax", "LogSoftmax"}
 
 
 class MissingRule(NotImplementedError):
-    """Relevance reached a kernel for which the rules have nothing."""
+    """Relevance reached a kernel that has no rule."""
 
 
 def refusals(known: Collection[Any]) -> Table:

@@ -21,7 +21,7 @@ import plugrad as pg
 from plugrad import plugin
 from plugrad.plugin import Kernel, Tensor
 
-# What override_gradient and use_gradients take as a key.
+# A key in the tables of override_gradient and use_gradients.
 Target = str | Callable[..., Any] | Kernel | plugin.Pattern
 Functions = Mapping[str, Callable[..., Any] | None]
 Table = dict[Target, Functions | None]  # None: the kernel is decomposed
@@ -30,9 +30,10 @@ _KERNELS = plugin.contracts()
 
 
 class Kind(NamedTuple):
-    """What layers of a kind compute, without the bias: ``forward``, and its gradient.
+    """The functions of a kind of layer, without the bias.
 
-    ``forward`` takes input and weights; ``backward`` takes a cotangent and weights.
+    ``forward`` takes input and weights; ``backward``, its gradient with respect to the
+    input, takes a cotangent and weights.
     """
 
     forward: Callable[[Tensor, Tensor], Tensor]
@@ -83,7 +84,7 @@ BACKWARD = {
 
 
 def convolution(kernel: str, geometry: Any) -> Kind:
-    """Return what a kernel of a convolution computes."""
+    """Return the kind of a convolution kernel."""
     back = BACKWARD[kernel]
     return Kind(
         lambda x, w: _run(kernel, x, w, geometry=geometry),
@@ -116,7 +117,7 @@ def is_bias(x: Tensor, w: Tensor, b: Tensor) -> bool:
 
 
 def applied(rule: Rule, c: Tensor, layer: Layer, b_tracked: bool) -> Tensor:
-    """Return what a rule gives; a bias that depends on the input is a branch."""
+    """Apply a rule; treat a bias that depends on the input as a second branch."""
     if b_tracked and layer.b is not None:
         layer = layer._replace(b=None, y=layer.y - layer.b)
     return rule(c, layer)
@@ -124,7 +125,7 @@ def applied(rule: Rule, c: Tensor, layer: Layer, b_tracked: bool) -> Tensor:
 
 @functools.cache
 def biased_convolutions() -> dict[str, plugin.Pattern]:
-    """Return the pattern of a convolution and a bias, by the kernel."""
+    """Return the patterns of a convolution and a bias, by the name of the kernel."""
     examples = {
         "Conv2D": (_conv2d_bias, (1, 4, 4, 2), (3, 3, 2, 4), (4,)),
         "Conv3D": (_conv3d_bias, (1, 4, 4, 4, 2), (2, 2, 2, 2, 4), (4,)),
@@ -185,7 +186,7 @@ def _of_pattern(kernel: str, rule: Rule) -> Callable[..., Tensor]:
 
 
 def product(transpose_a: bool, transpose_b: bool) -> Kind:
-    """Return the product ``x @ w``, with ``xᵀ`` or ``wᵀ``."""
+    """Return the kind of ``x @ w``, with ``xᵀ`` or ``wᵀ`` if they are transposed."""
 
     def backward(c: Tensor, w: Tensor) -> Tensor:
         if transpose_a:
@@ -199,7 +200,7 @@ def product(transpose_a: bool, transpose_b: bool) -> Kind:
 
 
 def _left(transpose_a: bool, transpose_b: bool) -> Kind:
-    """Return the product whose input is the left operand of ``BatchMatMul``."""
+    """Return the kind of a ``BatchMatMul`` whose left operand is the layer's input."""
 
     def backward(c: Tensor, w: Tensor) -> Tensor:
         if transpose_a:
@@ -210,7 +211,7 @@ def _left(transpose_a: bool, transpose_b: bool) -> Kind:
 
 
 def _right(transpose_a: bool, transpose_b: bool) -> Kind:
-    """Return the product whose input is the right operand of ``BatchMatMul``."""
+    """Return the kind of a ``BatchMatMul`` whose right operand is the layer's input."""
 
     def backward(c: Tensor, w: Tensor) -> Tensor:
         if transpose_b:
@@ -239,7 +240,7 @@ def dense() -> plugin.Pattern:
 
 
 def _is_dense(x: Tensor, w: Tensor, b: Tensor) -> bool:
-    """Return whether a sum is one with a bias, and not with the mask of attention."""
+    """Return whether ``b`` is a bias, and not for example the mask of attention."""
     return w.ndim <= 2 and is_bias(x, w, b)
 
 
@@ -363,10 +364,10 @@ def over_value(rule: Rule) -> Rule:
 
 
 def named(function: Callable[..., Any], parameters: list[str]) -> Callable[..., Any]:
-    """Return ``function`` with parameters of these names, which it takes by keyword.
+    """Return ``function`` with a signature that has these parameters.
 
-    The first one is passed by position. plugrad reads the names of a gradient
-    function to know what to save for it.
+    plugrad passes the cotangents by position and all other parameters by keyword. It
+    reads the names of a gradient function's parameters to know what to save for it.
     """
     found: Any = functools.partial(function)  # its signature can be set
     found.__signature__ = _signature(*parameters)

@@ -1,4 +1,4 @@
-"""The ledger of an attribution: what the relevance of the input does not contain.
+"""The ledger of an attribution: the parts of the value that do not reach the input.
 
 Relevance rarely adds up to the value that is explained. Biases and stabilizers take a
 share, softmax has a constant of its own, and a kernel without a rule may lose any
@@ -25,16 +25,16 @@ TITLES = ("amount", "of the value", "kind", "kernel", "scope", "runs")
 TEXT_COLUMNS = ("kind", "kernel", "scope")
 MAX_PRINTED_ROWS = 12
 MAX_SCOPE_CHARACTERS = 48
-# A difference is rounding if it is below this number, times the epsilon of the dtype,
-# times the sum of the absolute relevances. The largest one of linear kernels in 33
-# pretrained ONNX models was 0.8.
+# A difference counts as rounding if it is below this number times the epsilon of the
+# dtype times the sum of the absolute relevances. In these units, the largest difference
+# of a linear kernel in 33 pretrained ONNX models was 0.8.
 ROUNDING_EPSILONS = 10
 SOFTMAX_PATTERNS = ("attribution.softmax", "plugrad.logsumexp")
-UNSEEN = "(none)"  # relevance that no kernel has lost: functions with custom_grad
+UNSEEN = "(none)"  # the kernel of losses in functions with custom_grad, which run none
 
 
 class Row(NamedTuple):
-    """The differences of the runs of a kernel in a scope.
+    """The sum of the differences at the runs of a kernel in a scope.
 
     Attributes:
         amount: The relevance of the results minus that of the inputs.
@@ -56,8 +56,8 @@ class Row(NamedTuple):
 class Ledger:
     """Where a value has gone: ``value = input + constants + softmax + unexplained``.
 
-    The amounts are sums over all examples, and hold up to ``rounding``. ``print`` shows
-    the largest rows.
+    The amounts are sums over all examples. The equation holds up to ``rounding``.
+    ``print`` shows the largest rows.
 
     Attributes:
         value: The value that is explained.
@@ -91,25 +91,25 @@ class Ledger:
 
     @property
     def unexplained(self) -> float:
-        """The relevance that was lost, or made, where there is no rule."""
+        """The relevance that was lost or created where there is no rule."""
         return self._total(UNEXPLAINED)
 
     @property
     def rounding(self) -> float:
-        """The rest."""
+        """The remainder, which is due to rounding errors."""
         return self.value - self.input - sum(row.amount for row in self.rows)
 
     def _total(self, kind: str) -> float:
         return sum((row.amount for row in self.rows if row.kind == kind), 0.0)
 
     def totals(self) -> dict[str, float]:
-        """Return the value, and the parts of which it is the sum, by name."""
+        """Return the value and the parts that add up to it, by name."""
         parts = {kind: self._total(kind) for kind in KINDS}
         known = {"value": self.value, "input": self.input}
         return {**known, **parts, "rounding": self.rounding}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return totals and rows, of numbers, strings, lists and dicts alone."""
+        """Return totals and rows as plain numbers, strings, lists and dicts."""
         return {**self.totals(), "rows": [row._asdict() for row in self.rows]}
 
     def __repr__(self) -> str:
@@ -171,16 +171,16 @@ def aligned(
 
 
 class Entry(NamedTuple):
-    """What is booked for the runs of a kernel in a scope."""
+    """The amounts that are booked for the runs of a kernel in a scope."""
 
-    amount: float = 0.0  # of the results minus that of the inputs
+    amount: float = 0.0  # relevance of the results minus that of the inputs
     size: float = 0.0  # the sum of the absolute relevances of the results
     runs: int = 0
 
     def plus(self, flow: Flow) -> Entry:
-        """Return this entry and a flow."""
+        """Return this entry with a flow added."""
         amount = self.amount - sum(pair.total() for pair in flow.inputs)
-        if not flow.is_first:  # the results are booked
+        if not flow.is_first:  # the results have been booked already
             return self._replace(amount=amount)
         totals = [pair.total() for pair in flow.results]
         sizes = [pair.size() for pair in flow.results]
@@ -205,7 +205,7 @@ class Bookkeeper:
     def __call__(self, flow: Flow) -> None:
         """Book the difference between the results and an input of a run."""
         if not flow.results:
-            return  # they are too many to be read, and such kernels only distribute
+            return  # their number varies, and such kernels only distribute relevance
         dtype = flow.results[0].cotangent.dtype
         self._epsilon = max(self._epsilon, float(np.finfo(dtype).eps))
         key = (kind_of(flow), flow.site.kernel, flow.site.scope)
@@ -232,7 +232,7 @@ def _largest_first(row: Row) -> float:
 
 
 def kind_of(flow: Flow) -> str:
-    """Return what a difference between the results and the inputs of a run is."""
+    """Return the kind of the difference between the results and inputs of a run."""
     kernel = flow.site.kernel
     if kernel in WITH_CONSTANT or kernel.startswith(SOFTMAX_PATTERNS):
         return SOFTMAX

@@ -5,7 +5,7 @@ records the inputs and outputs of the kernels, and that of the second one reads 
 the rules make no assumption about the layout of tensors. Both passes visit the same
 kernels in the same order.
 
-Map: ``Runs``; the block in which they are recorded; gradients that get both.
+Map: ``Runs``; the block in which they are recorded; gradients that read both runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from plugrad.plugin import Kernel, Tensor
 from .layers import named
 
 Given = dict[str, Any]  # inputs, outputs, attributes and ``original`` of a run
-# A rule takes a cotangent, and what is known of the runs on input and baseline.
+# A rule takes a cotangent, the values of the run on the input, and those of the run on
+# the baseline.
 PairRule = Callable[[Tensor, Given, Given], Tensor]
 
 
@@ -29,7 +30,8 @@ class Runs:
     """The runs of one call: recorded for the baseline, then read for the input.
 
     Attributes:
-        of_baseline: Kernel, input and values, in the order of the backward pass.
+        of_baseline: Kernel name, input name and values of each run, in the order of the
+            backward pass.
         without_rule: The kernels that had no rule, with their scopes.
 
     """
@@ -44,10 +46,10 @@ class Runs:
         self._unread = iter(self.of_baseline)
 
     def pair(self, kernel: str, name: str, given: Given) -> Given | None:
-        """Return what belongs to a run for the baseline; None while it is recorded.
+        """Return the values of this run on the baseline; None while they are recorded.
 
         Raises:
-            ValueError: The baseline has run other kernels.
+            ValueError: A different kernel ran for the baseline.
 
         """
         if self._unread is None:
@@ -89,7 +91,7 @@ def recording() -> Iterator[Runs]:
 def paired(
     kernel: str, name: str, rule: PairRule, *reads: str
 ) -> Callable[..., Tensor]:
-    """Return the gradient of an input by a rule, which reads some names."""
+    """Return the gradient of an input by a rule, which reads the values ``reads``."""
 
     def gradient(dy: Tensor, **given: Any) -> Tensor:
         before = _runs.get().pair(kernel, name, given)
@@ -102,7 +104,7 @@ def paired(
 
 
 def without_rule(kernel: Kernel, name: str) -> Callable[..., Tensor]:
-    """Return the mean of both gradients, and note that the kernel has no rule."""
+    """Return a gradient that is the mean of both runs', and notes the missing rule."""
 
     def gradient(*dys: Any, site: plugin.Site, original: Any) -> Tensor:
         runs = _runs.get()

@@ -1,4 +1,4 @@
-"""Relevance inside a model: of the results of named scopes."""
+"""Relevance inside a model: the relevance of the results of named scopes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_LISTED_SCOPES = 20  # in an error
 
 
 def names_of(who: str, at: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the different names that ``at`` contains; ``who`` is named in errors.
+    """Return the distinct names in ``at``; errors begin with ``who``.
 
     Raises:
         TypeError: ``at`` is neither a string nor a sequence of strings.
@@ -49,7 +49,7 @@ class Places:
         self._scopes: dict[str, None] = {}
 
     def __call__(self, flow: Flow) -> None:
-        """Keep the relevance of the results of a run, if it is that of a scope."""
+        """Keep the relevance of a run's result, if this is the result of a scope."""
         scope = flow.site.scope
         self._scopes[scope] = None
         for name in self._names:

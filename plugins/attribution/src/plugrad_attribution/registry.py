@@ -32,7 +32,7 @@ def composite(name: str, **options: Any) -> Composite:
 
     Raises:
         TypeError: ``name`` is not a string, an option does not fit, or a distribution
-            has published something else than a composite.
+            has published something other than a composite.
         ValueError: The name is unknown, or two distributions have published it.
         ImportError: A distribution has published the composite, and it cannot be
             imported.
@@ -67,7 +67,7 @@ def composite(name: str, **options: Any) -> Composite:
 
 
 def composite_names() -> list[str]:
-    """Return the names of all composites: of this package, and of distributions.
+    """Return the names of all composites: of this package, and of other distributions.
 
     Returns:
         The names, sorted. ``composite`` takes them.
@@ -115,14 +115,14 @@ def _distribution(point: EntryPoint) -> str:
 
 
 def _suggestion(name: str, names: list[str]) -> str:
-    """Return a question with the name that is most like a wrong one, if any is."""
+    """Return a "did you mean" for the most similar name; empty if none is similar."""
     by_letters = {_letters(other): other for other in names}
     near = difflib.get_close_matches(_letters(name), by_letters, n=1)
     return f"; did you mean {by_letters[near[0]]!r}?" if near else ""
 
 
 def _letters(name: str) -> str:
-    """Return a name as it is compared: ``epsilon_plus`` is like ``EpsilonPlus``."""
+    """Normalize a name for comparisons: ``epsilon_plus`` equals ``EpsilonPlus``."""
     return name.replace("_", "").lower()
 
 

@@ -1,8 +1,8 @@
 """Rules of affine layers: how the relevance of a result is spread over the input.
 
 A rule takes the cotangent of the result, which is relevance over value, and returns
-that of the input. So ``x · cotangent`` is the relevance of ``x``, and every linear
-kernel needs no rule: its gradient passes relevance on.
+that of the input. So ``x · cotangent`` is the relevance of ``x``, and linear kernels
+need no rule: their gradients pass relevance on.
 
 With ``z = f(x, w) + b`` and ``R`` the relevance of ``z``, most rules compute
 ``R_i = x_i · Σ_j w'_ij · R_j / z'_j``, where ``w'`` and ``z'`` are weights and sums
@@ -89,8 +89,8 @@ class Gamma:
     """The gamma rule: positive contributions count more.
 
     Weights and bias are ``w + gamma · max(w, 0)`` for positive inputs of positive
-    results, and the mirror image for negative ones, so that it also works for layers
-    with negative inputs and results.
+    results, and the mirror image for negative ones, so that the rule also works for
+    layers with negative inputs and results.
 
     Args:
         gamma: How much more positive contributions count; 0 is the epsilon rule, and
@@ -219,7 +219,7 @@ class Box:
         stabilizer: The stabilizer of the denominator.
 
     Source:
-        G. Montavon et al., 2017, there ``zᴮ``.
+        G. Montavon et al., 2017, who call it ``zᴮ``.
 
     """
 
@@ -271,7 +271,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class WSquare:
-    """The w² rule: inputs share by their squared weights.
+    """The w² rule: inputs share relevance in proportion to their squared weights.
 
     It is for the first layer, and returns relevance itself.
 
@@ -280,7 +280,7 @@ class WSquare:
         zero_bias: Whether the bias takes no share.
 
     Source:
-        G. Montavon et al., 2017, there ``w²``.
+        G. Montavon et al., 2017, who call it ``w²``.
 
     """
 
@@ -305,7 +305,7 @@ class WSquare:
 def _spread(
     r: Tensor, x: Tensor, parts: Sequence[Part], layer: Layer, amount: float
 ) -> Tensor:
-    """Return the cotangent of ``x`` if its positive and negative parts have weights.
+    """Return the cotangent of ``x``; positive and negative elements differ in weights.
 
     Args:
         r: The relevance of the result.

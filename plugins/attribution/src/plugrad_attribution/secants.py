@@ -1,11 +1,11 @@
 """Rules of DeepLIFT: secants between two runs of a model instead of derivatives.
 
-A rule gets what is known of a kernel run on the input, and of the same run on the
-baseline. It returns the cotangent ``m`` of an input, given that of the result, with
-``Σ m · (x - x₀) = Σ dy · (y - y₀)`` over all inputs: it loses nothing.
+A rule gets the values of a kernel run on the input, and those of the same run on the
+baseline. Given the cotangent ``dy`` of the result, it returns the cotangent ``m`` of an
+input. Over all inputs, ``Σ m · (x - x₀) = Σ dy · (y - y₀)``: the rule loses nothing.
 
-Map: rules of element-wise functions, products, maxima, choices and softmax; which rule
-is for which kernel; the overrides.
+Map: rules of element-wise functions, products, maxima, choices and softmax; the rule
+for each kernel; the overrides.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _KERNELS = plugin.contracts()
 def over_step(change: Tensor, x: Tensor, x0: Tensor, gradient: Tensor) -> Tensor:
     """Return ``change / (x - x0)``, or ``gradient`` where the two are all but equal.
 
-    A quotient of differences that are smaller than the root of the precision has more
-    rounding errors than the gradient differs from the secant.
+    If ``x`` and ``x0`` differ by less than the square root of the precision, the
+    rounding error of the quotient is larger than its difference from the gradient.
     """
     step = x - x0
     limit = math.sqrt(pg.finfo(x.dtype).eps) * pg.maximum(pg.abs(x), pg.abs(x0))
@@ -112,7 +112,7 @@ def _factor(name: str, other: str) -> PairRule:
 
 
 def _mean_gradient(others: list[str]) -> PairRule:
-    """Return the rule of products: the mean of both gradients.
+    """Return the rule of products: the mean of the gradients of both runs.
 
     The gradient of a factor is linear in the other factor, so this is exact. If the
     input is the only one that depends on ``x``, the kernel is linear in it.
@@ -130,8 +130,8 @@ def _mean_gradient(others: list[str]) -> PairRule:
 def _extremum(sign: float) -> PairRule:
     """Return the rule of maxima (``sign`` 1) and minima (-1).
 
-    If the maximum has risen, the element where it is now has risen at least as much; if
-    it has fallen, the element where it was has.
+    If the maximum has risen, the element where it is now has risen at least as much. If
+    it has fallen, the element where it was before has fallen at least as much.
     """
 
     def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
@@ -147,8 +147,8 @@ def _extremum(sign: float) -> PairRule:
 def _choice(name: str, other: str) -> PairRule:
     """Return the rule of ``where(condition, t, e)``.
 
-    If the condition is another one for the baseline, both branches share the change of
-    the result, so that branches which are functions of one tensor are rescaled.
+    Where the condition differs between the runs, both branches share the change of the
+    result. If both are functions of the same tensor, this is the rescale rule.
     """
 
     def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
@@ -188,8 +188,8 @@ def _log_softmax(dy: Tensor, now: Given, before: Given) -> Tensor:
 def _softmax(dy: Tensor, now: Given, before: Given) -> Tensor:
     """Apply the rules of the exponential and of ``log_softmax``.
 
-    As a quotient ``exp(x) / s``, softmax would have slopes that grow with the
-    exponential of a change of all logits.
+    Slopes of the quotient ``exp(x) / s`` would grow exponentially with a common change
+    of all logits.
     """
     log_y = now["logits"] - _log_sum(now)
     log_y0 = before["logits"] - _log_sum(before)
@@ -242,7 +242,7 @@ PRODUCTS = {
     "DepthwiseConv2dNativeBackpropInput",
 }
 MAXIMA = {"Max": 1.0, "MaxPool": 1.0, "MaxPool3D": 1.0, "Min": -1.0}
-# Kernels that are compositions of those above.
+# Kernels that are decomposed into those above.
 COMPOSED = (
     "Dilation2D",
     "GRU",
@@ -293,7 +293,7 @@ def _of_two(kernel: Kernel) -> dict[str, Callable[..., Tensor]]:
 
 
 def _reads(name: str, other: str) -> tuple[str, ...]:
-    """Return what the rules of element-wise functions of two tensors read."""
+    """Return the names that rules of element-wise functions of two tensors read."""
     return name, other, "y", f"{other}_tracked"
 
 
@@ -317,7 +317,7 @@ def _choices() -> dict[str, Callable[..., Tensor]]:
 
 
 def _of_others() -> Table:
-    """Return the gradients of the kernels that neither are linear nor have a rule."""
+    """Return the gradients of the nonlinear kernels that have no rule."""
     skipped = {*kernels.LINEAR, *COMPOSED}
     table: Table = {}
     for name, kernel in _KERNELS.items():

@@ -17,7 +17,7 @@ pack                                    gradient of ``pg.step(x)``
 ======================================  ==============================================
 
 The packs ``ste.identity`` and ``ste.clipped`` are for rounding, signs and steps in
-networks with few bits.
+quantized networks.
 
 Example:
     >>> import plugrad_attribution as attr
@@ -116,8 +116,8 @@ def _atan(alpha: float) -> Gradient:
 def sigmoid(slope: float = 25.0) -> Table:
     """Return the derivative of a sigmoid, ``slope · e / (e + 1)²``.
 
-    There ``e`` is ``exp(-slope · |x|)``. snntorch computes it without the absolute
-    value, so that it overflows: far below the threshold its gradient is NaN.
+    Here ``e`` is ``exp(-slope · |x|)``. snntorch computes it without the absolute
+    value, so that it overflows: far below the threshold, snntorch's gradient is NaN.
 
     Args:
         slope: How steep the sigmoid is.
