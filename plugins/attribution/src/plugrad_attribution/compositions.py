@@ -129,8 +129,8 @@ def _transposed(a: Tensor, v: Tensor) -> Tensor:
     return pg.permute_dims(a, (1, 0)) * v
 
 
-# Products of softmax weights ``a`` and values ``v``, which a model adds up afterwards; and
-# the shape of ``v`` in the example for the pattern.
+# Products of softmax weights ``a`` and values ``v``, which a model adds up afterwards,
+# and the shape of ``v`` in the example for the pattern.
 WEIGHTED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...]]] = {
     "weighted": (lambda a, v: a * v, (2, 3)),
     "weighted_expanded": (_expanded, (2, 3, 4)),

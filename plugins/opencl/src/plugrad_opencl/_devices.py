@@ -43,7 +43,7 @@ class DeviceInfo:
     kind: str
     platform: str
     version: str
-    handles: tuple[Any, ...] = field(repr=False)  # of PoCL: a second for small work
+    handles: tuple[Any, ...] = field(repr=False)  # PoCL: the second is for small work
 
     @property
     def key(self) -> str:

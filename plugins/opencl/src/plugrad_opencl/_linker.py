@@ -6,7 +6,7 @@ without start-up code, thread-local data and libraries. An object with anything 
 rejected. `environment` puts a script on PATH that runs `main` in a separate process,
 without the packages of plugrad. Therefore this file imports none of them.
 
-It is a trick that relies on what LLVM's objects for x86-64 happen to contain.
+It is a trick that relies on the contents of the objects that LLVM writes for x86-64.
 
 - *Fallback*: an ``ld`` on PATH takes precedence; without an interpreter, the linker of
   the package ziglang is used. ``test_without_a_linker`` runs kernels with each.
@@ -234,7 +234,7 @@ class Library:
                 self.addresses[i] = self.append(section.data, section.align)
 
     def append_strings(self, symbols: int) -> tuple[int, int]:
-        """Add the names of symbols; return where they are, and their size."""
+        """Add the names of symbols; return their address and their size."""
         names, offsets = b"\0", []
         for i in self.numbers:
             offsets.append(len(names))

@@ -96,7 +96,7 @@ def _shape_error(shape: Shape, given: Shape | None = None) -> ValueError:
     if given is None:
         return ValueError(f"opencl: shape {shape} must not have negative sizes")
     return ValueError(
-        f"opencl: cannot view shape {given} as {shape}; the bytes must be as many"
+        f"opencl: cannot view shape {given} as {shape}; the sizes in bytes differ"
     )
 
 

@@ -41,9 +41,9 @@ def elementwise_kernel(
     kernel is registered for the process, on the backends of all devices.
 
     Args:
-        kernel: The signature of a new kernel, as ``plugrad.plugin.Kernel`` accepts it,
-            whose attributes are numbers. Or a contract or the name of an existing
-            kernel, which keeps its gradient.
+        kernel: The signature of a new kernel, as ``plugrad.plugin.Kernel`` accepts it;
+            its attributes are numbers. Alternatively, the contract or the name of an
+            existing kernel, which keeps its gradient.
         code: Statements in OpenCL C. The last assignment is the output, and gives it
             its name. Inputs are variables of type ``T``, or ``uchar`` if they are bool.
             Attributes are numbers of type ``T``; the op accepts them by keyword.
@@ -96,7 +96,7 @@ def _assigned_name(kernel: str | Kernel, code: str) -> str:
 
 
 def _broadcast_rule(dtype: DType | None) -> Outputs:
-    """Return the rule for an output of this dtype, or by default of that of ``T``."""
+    """Return the rule for an output of this dtype; None: the dtype of ``T``."""
 
     def out(*xs: Spec, **_: Any) -> Spec:
         shape = geometry.broadcast("elementwise_kernel", *[x.shape for x in xs])
@@ -148,7 +148,8 @@ def source_kernel(
 
     Args:
         kernel: The signature of a new kernel, as ``plugrad.plugin.Kernel`` accepts it.
-            Or a contract or the name of an existing kernel, which keeps its gradient.
+            Alternatively, the contract or the name of an existing kernel, which keeps
+            its gradient.
         code: OpenCL C, with one ``__kernel void name(...)``.
         out: A function that returns the specs of the outputs, from the specs of the
             inputs and the attributes.
@@ -209,7 +210,7 @@ class CustomKernel:
         decomposition: Function | None,
         dtypes: Sequence[DType] | None = None,
     ) -> None:
-        self._dtypes = dtypes  # of an elementwise kernel, whose inputs share one
+        self._dtypes = dtypes  # None for a source kernel: its inputs may differ
         self._rules: dict[str, Any] = dict(gradients or {})
         known = plugin.contracts().get(contract.name)
         if "." not in contract.name and (known is None or decomposition is not None):

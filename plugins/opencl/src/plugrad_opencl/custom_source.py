@@ -18,7 +18,7 @@ from . import source
 from .arrays import ClArray, DType
 from .runtime import Launch
 
-FAST = "cos|erf|erfc|exp|expm1|fmod|log|log1p|pow|sin|tan|tanh"  # also in cl/math.cl
+FAST = "cos|erf|erfc|exp|expm1|fmod|log|log1p|pow|sin|tan|tanh"  # f_... in cl/math.cl
 _SKIPPED = {"__global", "global", "__constant", "constant", "const", "volatile"}
 _SKIPPED |= {"restrict", "__restrict"}
 _HEAD = re.compile(
@@ -37,15 +37,15 @@ def without_comments(code: str) -> str:
 
 
 def _relined(contract: Kernel, code: str) -> str:
-    """Return code that starts a new count of lines in the log of the compiler."""
+    """Return code whose lines count from 1 in the compiler's log."""
     return f'\n#line 1 "{contract.name}"\n{code}\n'
 
 
 def body(contract: Kernel, code: str, kind: str) -> str:
-    """Return the body of the C function of one element.
+    """Return the body of the C function that computes one element.
 
     ``exp`` and others are replaced by the functions of ``cl/math.cl``, which compilers
-    vectorise.
+    vectorize.
     """
     if kind == "f":
         code = re.sub(rf"\b({FAST})(?=\s*\()", r"f_\1", code)
@@ -99,7 +99,7 @@ class Source:
         self._ready: dict[Any, Launch] = {}
 
     def _problem(self, p: Parameter) -> str:
-        """Return what is wrong with a parameter; nothing if it is right."""
+        """Return the problem with a parameter; empty if there is none."""
         arrays, attrs = self.arrays, self.contract.attrs
         size = re.fullmatch(r"(\w+?)_(?:size|shape\d+)", p.name)
         number = p.name in attrs or (size is not None and size[1] in arrays)
@@ -167,7 +167,7 @@ class Source:
 
 
 def number(contract: Kernel, name: str, value: Any, dtype: DType) -> Any:
-    """Return an attribute as a number of a dtype; raise TypeError if it is none."""
+    """Return an attribute as a number of a dtype, or raise a TypeError."""
     try:
         exact = operator.index(value) if dtype.kind in "iu" else float(value)
         return dtype.type(exact).item() if dtype.kind != "c" else exact

@@ -8,7 +8,7 @@ c``). These types can be used in an expression:
 - ``Y``: the dtype of the output; ``X0``, ``X1``, ...: the dtypes of the inputs.
 - ``I``: the signed integer of the size of ``T``.
 - ``S``: one element of ``T``. On a CPU, the types above are vectors.
-- ``U``: the unsigned integer in which a scalar wraps (``MODULAR(a) + MODULAR(b)``).
+- ``U``: the unsigned integer in which scalars wrap (``MODULAR(a) + MODULAR(b)``).
 
 A comparison of vectors returns a mask: ``TRUTH(a < b)`` converts it to bool, and
 ``WHERE(mask, a, b)`` selects elements. ``cl/math.cl`` has more functions.
@@ -177,7 +177,7 @@ class Programs:
         return np.dtype(self.out) if self.out else work
 
     def lanes(self, dtypes: tuple[DType, ...]) -> int:
-        """Return how many neighbouring elements a work item of a GPU computes."""
+        """Return how many neighboring elements a work item of a GPU computes."""
         out = self.result(dtypes)
         return lanes(dtypes if out is None else (*dtypes, out))
 
@@ -230,7 +230,7 @@ class Programs:
 
 
 class Parts(NamedTuple):
-    """The C function of one element: working dtype, type of attributes, and code."""
+    """The C function for one element: working dtype, type of attributes, and code."""
 
     work: DType
     number: str

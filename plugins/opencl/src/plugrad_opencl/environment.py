@@ -56,7 +56,7 @@ def _writable(path: Path) -> bool:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
-            return path.stat().st_uid == os.getuid()  # not code of other users
+            return path.stat().st_uid == os.getuid()  # else others could put code there
     except OSError:
         return False
 
@@ -115,7 +115,8 @@ def _own_linker() -> list[str]:
     """Return the command of `_linker`; nothing if there is no interpreter."""
     interpreter = Path(sys.executable or "")
     program = Path(__file__).with_name("_linker.py")  # missing in an archive
-    is_python = interpreter.name.startswith(("python", "pypy"))  # else it is a program
+    # An executable of another name is a program that embeds Python.
+    is_python = interpreter.name.startswith(("python", "pypy"))
     if getattr(sys, "frozen", False) or not is_python or not program.is_file():
         return []
     executable = os.access(interpreter, os.X_OK)
@@ -139,8 +140,8 @@ def _linker_of_ziglang() -> list[str]:
     return [str(zig), "ld.lld"] if os.access(zig, os.X_OK) else []
 
 
-# Without libraries: kernels call nothing in libc and libgcc, whose development files
-# may be missing.
+# The script drops libraries: kernels call nothing in libc and libgcc, whose development
+# files may be missing.
 _SHIM = """\
 #!/bin/sh
 for argument; do

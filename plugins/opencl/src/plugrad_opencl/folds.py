@@ -1,10 +1,10 @@
 """Compiles regions that end in reductions, without storing the reductions' inputs.
 
-A reduction of float32 reads each element once, so it can compute the element instead.
-The order of summation is that of the separate kernel, so the results have the same
-bits. On a GPU, where a launch costs more than most kernels, several reductions over the
-same axes form one kernel. It also stores the values of the region that later steps
-read.
+A float32 reduction reads each element once, so it can compute the element instead of
+reading it. The order of summation is that of the separate kernel, so the results have
+the same bits. On a GPU, where a launch costs more than most kernels, several reductions
+over the same axes form one kernel. This kernel also stores the values of the region
+that later steps read.
 
 Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C.
 """
@@ -32,8 +32,8 @@ MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
 def fusable(step: Step, graph: Graph) -> bool:
     """Return whether a step can be in a region.
 
-    A reduction must have fewer results than inputs: then no step of its region reads
-    the results.
+    A reduction must have fewer output elements than input elements: then no other step
+    of its region can read its output.
     """
     if step.kernel.name in FOLDS:
         x = graph.specs[_read(step)]
@@ -89,7 +89,7 @@ def _one_by_one(
 def _fused(
     device: Device, graph: Graph, part: Graph, folds: Sequence[Step]
 ) -> Callable[..., Any] | None:
-    """Return a function with one kernel; None if several kernels are necessary."""
+    """Return a function that runs one kernel; None if several are necessary."""
     code = regions.Code(part)
     stores = [y for y in graph.outputs if y in part.outputs]
     reads = _reads(device, code, part, folds, stores)
@@ -127,10 +127,10 @@ def _reads(
     folds: Sequence[Step],
     stores: Sequence[int],
 ) -> tuple[Shape, str, list[int], str] | None:
-    """Return what a kernel reads; None if several kernels are necessary.
+    """Return how one kernel reads its inputs; None if several are necessary.
 
-    The result is [a, n, m], the parameters of the kernel, the strides among its
-    arguments, and C that computes the elements.
+    The result consists of [a, n, m], the parameters of the kernel, the strides among
+    its arguments, and C code that computes the elements.
     """
     shape, axes = part.specs[part.outputs[0]].shape, folds[0].attrs["axis"]
     begin = min(axes, default=0)

@@ -1,4 +1,4 @@
-"""Compiles what ``jit`` offers to the backend: regions of graphs, and single kernels.
+"""Compiles the regions of graphs and the single kernels that ``jit`` offers.
 
 Element-wise kernels and the reductions after them form regions of one launch
 (``regions``, ``folds``). On a GPU, regions may also contain row kernels (``sequences``,
@@ -24,7 +24,7 @@ _CHECKED = {"GatherNd", "GatherV2", "ScatterNd", "Take", "TensorScatterUpdate"}
 
 
 def fusable(device: Device, step: Step, graph: Graph) -> Any:
-    """Return True if a step may be part of a region, its outputs if it is one alone."""
+    """Return True if a step may join others, its outputs if it is its own region."""
     if folds.fusable(step, graph):
         return True
     if device.style == "gpu" and rows.is_row(step, graph):

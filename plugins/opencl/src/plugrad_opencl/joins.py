@@ -20,7 +20,7 @@ SIZES = (2, 4, 8)  # numbers of arrays for which there are kernels
 
 
 def put_together(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
-    """Concatenate ``parts`` along an axis, in the new array ``whole``.
+    """Concatenate ``parts`` along an axis into the new array ``whole``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -30,7 +30,7 @@ def put_together(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
 
 
 def take_apart(whole: ClArray, parts: Sequence[ClArray], axis: int) -> None:
-    """Split ``whole`` along an axis, into the new arrays ``parts``.
+    """Split ``whole`` along an axis into the new arrays ``parts``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -81,7 +81,7 @@ def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
 
 
 def widest(size: int, *widths: int) -> int:
-    """Return the bytes of the largest unit, up to 16, into which all rows divide."""
+    """Return the largest size of a unit, up to 16 bytes, that divides all rows."""
     common = math.gcd(*widths)
     while size < 16 and common % 2 == 0:
         size = size * 2

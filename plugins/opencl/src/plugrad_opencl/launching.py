@@ -89,8 +89,9 @@ class Launch:
     ) -> None:
         """Enqueue one of the ``kernels``: ``enqueue(compiled, queue, items, args)``.
 
-        It is removed from ``kernels`` until it is enqueued: after its arguments have
-        been set, a finalizer may launch the same kernel, and then compiles another one.
+        The kernel is removed from ``kernels`` until it is enqueued. After its arguments
+        have been set, a finalizer may launch the same kernel, and then compiles another
+        one.
         """
         device = self.device
         with device.lock:

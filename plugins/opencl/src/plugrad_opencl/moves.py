@@ -20,9 +20,9 @@ from .runtime import Device, Launch
 
 TILE_SIZE = 16  # rows and columns of a tile on a CPU
 SHORT_ROW_ELEMENTS = 64  # a CPU copies shorter rows in units of several elements
-LARGE_ELEMENTS = 1 << 31  # from here on, offsets on GPUs have 64 bits
+LARGE_ELEMENTS = 1 << 31  # such arrays and larger ones need 64-bit offsets on GPUs
 
-# On a GPU, by the bytes of an element. The fastest tile depends on them.
+# On a GPU, by the size of an element in bytes, on which the fastest tile depends.
 MAX_TILE_SIDE = {1: 64, 2: 64, 4: 32, 8: 32, 16: 32}  # rows or columns
 TILE_ELEMENTS = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 1024}
 MIN_CROSSING_ELEMENTS = 512  # rows times columns; below, tiles would be mostly empty
@@ -38,7 +38,7 @@ def around(x: ClArray, axis: int) -> tuple[int, int, int]:
 def move(x: ClArray, shape: Shape, order: Sequence[int], start: int = 0) -> ClArray:
     """Return an array of ``shape`` whose axes step through ``x`` by ``order``.
 
-    It is a view of ``x`` if these are all elements of ``x`` in their order.
+    The result is a view of ``x`` if it contains all elements of ``x`` in their order.
     """
     to = contiguous_strides(shape)
     axes = _collapsed(tuple(shape), tuple(order), tuple(to))
@@ -209,7 +209,7 @@ def per_item(size: int) -> int:
 def index_types(small: bool) -> dict[str, Any]:
     """Return the types of sizes and offsets in GPU kernels: 32 bits if ``small``.
 
-    Dividing 64-bit numbers takes a GPU several times as long.
+    On a GPU, dividing 64-bit numbers takes several times as long.
     """
     return {"size": "int" if small else "long", "index": "uint" if small else "ulong"}
 
@@ -259,7 +259,7 @@ _collapsed = functools.lru_cache(4096)(collapse_axes)
 def _widened(
     axes: tuple[Axis, ...], x_start: int, y_start: int, size: int, limit: float
 ) -> tuple[tuple[Axis, ...], int]:
-    """Merge neighbouring elements into units of up to 16 bytes; return axes and bytes.
+    """Merge neighboring elements into units of up to 16 bytes; return axes and bytes.
 
     Only elements of contiguous rows with less than ``limit`` elements are merged.
     """

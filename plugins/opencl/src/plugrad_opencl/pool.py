@@ -1,14 +1,14 @@
 """Caches device memory: reused pages are 4 to 9 times faster than new ones.
 
 Buffers of one size class are interchangeable. A buffer goes back to the pool when the
-native array that owns it is dropped. Kernels that use it may still wait in the queue
-then. This is safe, because its next user comes after them in the same queue.
+native array that owns it is dropped. At that time, kernels that use it may still wait
+in the queue. This is safe, because its next user comes after them in the same queue.
 
 Finalizers of arrays give the buffers back. Python may run a finalizer at any
-allocation, in any thread, even inside these functions. Therefore no step relies on what
-an earlier step has read, the lock is reentrant, and ``give`` never waits for it. A
-finalizer only appends the buffer to a list: a small buffer to the idle buffers of its
-size class, a large one to ``returned``. The next use of the pool sorts, counts and
+allocation, in any thread, even inside these functions. Therefore no step relies on a
+value that an earlier step has read, the lock is reentrant, and ``give`` never waits for
+it. A finalizer only appends the buffer to a list: a small buffer to the idle buffers of
+its size class, a large one to ``returned``. The next use of the pool sorts, counts and
 trims those.
 """
 
@@ -42,8 +42,8 @@ class Pool:
     """
 
     # The least size of large buffers, in bytes. Only they are counted and trimmed when
-    # they come back. Not a global variable: finalizers no longer find those when Python
-    # ends.
+    # they come back. It is not a global variable, because finalizers cannot read global
+    # variables while Python exits.
     large = 1 << 20
 
     def __init__(
@@ -119,7 +119,7 @@ class Pool:
         the launches are, for example from a cache.
 
         Returns:
-            The function with which a finalizer undoes it: it takes the same list.
+            The function with which a finalizer undoes the pins, given the same list.
 
         """
         with self.lock:
@@ -205,7 +205,7 @@ class Pool:
         """
         spare = (
             RESERVED_BYTES if size >= self.large else RESERVED_BYTES // 4
-        )  # small work can go on
+        )  # the rest is for small buffers
         if size > self.total - spare - self.held:
             raise MemoryError(f"there are {self.total:,} bytes in total")
         promised = self._promised + size

@@ -21,9 +21,9 @@ from .runtime import Device, Launch
 from .source import width as width
 
 PANEL_COLUMNS = 16  # columns of b that are side by side in memory
-GROUP_TILES = 16  # tiles of a for each panel of b, so that they stay in the cache
+GROUP_TILES = 16  # tiles of a that consecutive items share: they stay in the cache
 SUM_MAX_ELEMENTS = 1 << 14  # in a single sum; longer sums would lose precision
-PACK_MIN_ELEMENTS = 1 << 18  # of b; from here on packing is faster
+PACK_MIN_ELEMENTS = 1 << 18  # of b; packing is faster if b is larger
 
 # Activation functions of ``y``, to which the bias has been added.
 FINISH = {
@@ -48,9 +48,10 @@ class Matrix(NamedTuple):
         step: The stride of columns, if there is no table ``steps``.
         batch: The stride of matrices.
         outer: The stride of batches of matrices; see ``tiles.product``.
-        rows: A table of int32 offsets of the rows; on a GPU of ``tiles.places``.
+        rows: A table of int32 offsets of the rows; on a GPU, a result of
+            ``tiles.places``.
         steps: The same for columns; a right matrix has none.
-        run: How many consecutive offsets in a table are offsets of neighbours.
+        run: The number of consecutive table entries that are offsets of neighbors.
         down: Whether ``run`` describes ``rows`` instead of ``steps``.
         image: The rectangle outside of which elements are 0.
 
@@ -129,7 +130,8 @@ def thin(
 ) -> ClArray:
     """Return a product with few rows on a CPU.
 
-    The rows of ``b`` are contiguous, or the columns of ``b`` and the rows of ``a``.
+    Either the rows of ``b`` are contiguous, or both the columns of ``b`` and the rows
+    of ``a``.
     """
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
@@ -150,7 +152,7 @@ def added(y: ClArray, shape: Shape) -> ClArray:
 
 
 def _parts(device: Device, tiles: int, k: int) -> int:
-    """Return into how many parts to split ``k``: all units work, sums are precise."""
+    """Return the number of parts of ``k`` that uses all units and keeps precision."""
     idle = 2 * device.units // tiles if k >= 512 else 1
     return max(1, min(idle, k // 256), -(-k // SUM_MAX_ELEMENTS))
 

@@ -45,7 +45,7 @@ def load(context: Any, info: DeviceInfo, source: str, queue_index: int) -> Any:
 
 
 def _read_binary(file: Path) -> bytes:
-    """Return the binary in a file if its hash fits: PoCL crashes on a truncated one."""
+    """Return the binary in a file; check its hash: PoCL crashes on truncated ones."""
     data = file.read_bytes()
     digest, binary = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(binary).digest() != digest:

@@ -1,7 +1,7 @@
-"""Records what a kernel launches, and replays it without running the kernel's Python.
+"""Records the launches of a kernel, and replays them without the kernel's Python.
 
-A kernel selects programs, sizes and arguments by the shapes of its inputs. That takes
-Python 10 to 50 us, on a GPU longer than the launched programs run. ``Recorded`` notes
+A kernel selects programs, sizes and arguments by the shapes of its inputs. Python takes
+10 to 50 us for that, which on a GPU is longer than the programs run. ``Recorded`` notes
 which arrays a kernel creates and what it launches. If a second call does the same,
 later calls only replay these launches with other buffers (``Launches``).
 
@@ -27,7 +27,7 @@ from .launching import Launch, Relaunch, Slot
 from .runtime import Device
 
 MAX_SHAPES = 512  # for which the launches of one kernel are kept
-MAX_CALLS = 4  # that are compared; then the kernel is no longer recorded
+MAX_CALLS = 4  # recorded calls; recording ends if no two in a row are equal
 
 
 def by_shape(
@@ -81,7 +81,7 @@ class Recorded:
     def _record(self, xs: tuple[Any, ...]) -> Any:
         given = [x for x in xs if x is not None]
         if not all(isinstance(x, ClArray) for x in given):
-            self._calls_left = 0  # strings
+            self._calls_left = 0  # an input of strings, which stay on the host
             return self._function(*xs)
         if len({id(x.buffer) for x in given}) < len(given):
             return self._function(*xs)  # two inputs share a buffer: slots are ambiguous
@@ -154,7 +154,7 @@ class Trace(NamedTuple):
 
 
 class Notes:
-    """Notes what one call does on a device, in this thread.
+    """Notes the steps of one call on a device, in this thread.
 
     Buffers are numbered: first those of the inputs, then those that the call creates.
     Other buffers are constants and have negative numbers.
@@ -215,8 +215,8 @@ class Launches:
 
     def __init__(self, device: Device, trace: Trace) -> None:
         self._device = device
-        # Kernels do not keep the constants alive, nor do they keep them in use: the
-        # array that owns one may be dropped from a cache.
+        # Kernels neither keep the constants alive nor keep the pool from lending them
+        # again, if the array that owns one is dropped from a cache.
         self._constants = [*trace.constants.values()]
         if self._constants:
             unpin = device.pool.pin(self._constants)

@@ -1,4 +1,4 @@
-"""Reductions. Neighbouring axes are merged: they are the middle axis of [a, n, m].
+"""Reductions. Neighboring reduced axes form the middle axis of [a, n, m].
 
 A long reduction is split into parts, which are reduced in parallel; then their results
 are reduced.
@@ -26,8 +26,8 @@ SUM_MAX_VECTORS = 1 << 12  # in a single sum; longer sums would lose precision
 # On a GPU: if a group reads more, a second launch (8 us) pays off. A group of 1024
 # items reads about 32 bytes per nanosecond.
 ONE_LAUNCH_MAX_BYTES = 1 << 18
-WIDE_GROUP_ITEMS = 1024  # if there are few groups, and the device allows it
-NARROW_STRIP_COLUMNS = 8  # with fewer groups than compute units: 32 bytes of float32
+WIDE_GROUP_ITEMS = 1024  # used if there are few groups and the device allows it
+NARROW_STRIP_COLUMNS = 8  # used if groups are scarce; 8 float32 are 32 bytes
 UNIT_GROUPS = 8  # groups of 256 items that keep a compute unit of a GPU busy
 MAX_PARTS = 1024
 
@@ -132,7 +132,7 @@ def _column_plan(device: Device, a: int, m: int) -> ReductionPlan:
 
 @functools.cache
 def widest(device: Device) -> int:
-    """Return the items of a wide work group: a power of two that the device allows."""
+    """Return the size of a wide work group: a power of two that the device allows."""
     limit: int = device.info.handles[0].max_work_group_size
     return 1 << min(limit, WIDE_GROUP_ITEMS).bit_length() - 1
 
@@ -157,8 +157,8 @@ def reducer(
 
     Args:
         device: The device to run on.
-        names: The reductions to compute together, each of its own elements; several
-            only on a GPU.
+        names: The reductions to compute in one kernel, each over its own input; more
+            than one only on a GPU.
         dtype: The dtype of the elements.
         rows: Whether ``m`` is 1.
         shape: The number of items in a group, and of those that share a result.
@@ -171,11 +171,15 @@ def reducer(
     rules = [_rule(name, dtype) for name in names]
     if None in rules:
         return NotImplemented
-    zeros, joins = zip(*[rule for rule in rules if rule], strict=True)
-    arguments, loads = reads or _arrays(device, len(names))
+    identities, joins = zip(*[rule for rule in rules if rule], strict=True)
+    arguments, loads = reads or _array_reads(device, len(names))
     cpu = device.style == "cpu"
     divides = "Mean" in names
-    functions = _cpu_functions(zeros[0], joins[0]) if cpu else _functions(zeros, joins)
+    functions = (
+        _cpu_functions(identities[0], joins[0])
+        if cpu
+        else _functions(identities, joins)
+    )
     results = [f"__global S *restrict y{i}" for i in range(len(names))]
     number = "float" if dtype.kind == "c" else source.C[dtype]
     epilogues = [
@@ -201,43 +205,43 @@ def reducer(
 
 def _rule(name: str, dtype: DType) -> tuple[str, str] | None:
     """Return the identity of a reduction, and how two elements combine, in C."""
-    zeros, joins = _RULES[name]
-    zero = _for_kind(zeros, dtype.kind)
+    identities, joins = _RULES[name]
+    identity = _for_kind(identities, dtype.kind)
     join = _for_kind(joins, dtype.kind)
-    if zero is None or join is None:
+    if identity is None or join is None:
         return None
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         least = f"({limits.min + 1} - 1)" if limits.min else "0"
-        zero = zero.replace("$least", least).replace("$most", str(limits.max))
-    return zero, join
+        identity = identity.replace("$least", least).replace("$most", str(limits.max))
+    return identity, join
 
 
-def _cpu_functions(zero: str, join: str) -> str:
+def _cpu_functions(identity: str, join: str) -> str:
     """Return C functions that combine vectors, and single elements."""
     return (
-        f"#define START ({zero})\n"
+        f"#define START ({identity})\n"
         f"static inline T join(T a, T b) {{ return {join}; }}\n"
         f"static inline S join_one(S a, S b) {{ return {join}; }}"
     )
 
 
-def _functions(zeros: Sequence[str], joins: Sequence[str]) -> str:
+def _functions(identities: Sequence[str], joins: Sequence[str]) -> str:
     """Return C functions that combine the values of all reductions of a GPU kernel."""
-    indices = range(len(zeros))
+    indices = range(len(identities))
     lines = [f"typedef struct {{ {' '.join([f'S v{i};' for i in indices])} }} G;"]
     for i, join in enumerate(joins):
         lines.append(f"static inline S join{i}(S a, S b) {{ return {join}; }}")
-    zero = " ".join([f"g.v{i} = {zero};" for i, zero in enumerate(zeros)])
+    starts = " ".join([f"g.v{i} = {value};" for i, value in enumerate(identities)])
     both = " ".join([f"a.v{i} = join{i}(a.v{i}, b.v{i});" for i in indices])
     writes = " ".join([f"y{i}[at] = DONE{i}(g.v{i});" for i in indices])
-    lines.append(f"static inline G start(void) {{ G g; {zero} return g; }}")
+    lines.append(f"static inline G start(void) {{ G g; {starts} return g; }}")
     lines.append(f"static inline G join(G a, G b) {{ {both} return a; }}")
     lines.append(f"#define WRITE(at, g) {writes}")
     return "\n".join([AT, *lines])
 
 
-def _arrays(device: Device, count: int) -> tuple[str, str]:
+def _array_reads(device: Device, count: int) -> tuple[str, str]:
     """Return parameters, and C that reads an element of each of ``count`` arrays."""
     arrays = [f"__global const S *restrict x{i}" for i in range(count)]
     arguments = ", ".join(arrays)
@@ -328,7 +332,7 @@ def reduced(
 
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
-    """Return a reduction over ``axis``; the identity element if it has no elements."""
+    """Return a reduction over ``axis``; ``_EMPTY`` or 0 if there are no elements."""
     shape, stages = _along(x.device, name, x.dtype, x.shape, axis, keepdims)
     if stages is NotImplemented:
         return NotImplemented
@@ -345,7 +349,7 @@ def _along(
 ) -> tuple[Shape, Any]:
     """Return the shape of the result, and the launches that compute it."""
     if any(not 0 <= i < len(shape) for i in axis):
-        raise ValueError(f"opencl: {axis} are not all axes of shape {shape}")
+        raise ValueError(f"opencl: shape {shape} does not have all of the axes {axis}")
     kept_dims = [1 if i in axis else n for i, n in enumerate(shape)]
     y_shape = tuple([n for i, n in enumerate(kept_dims) if keepdims or i not in axis])
     if dtype not in source.C or _rule(name, dtype) is None:
@@ -360,7 +364,7 @@ def _along(
 
 
 def _passes(shape: Shape, axis: Shape) -> list[tuple[int, int, int]]:
-    """Return [a, n, m] for each run of neighbouring axes, the last run first."""
+    """Return [a, n, m] for each run of neighboring axes, the last run first."""
     sizes = list(shape)
     stop = len(shape)
     passes = []

@@ -25,7 +25,7 @@ from .runtime import Device, Launch
 from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
 MOVES = ("BroadcastTo", "Identity")  # need no code: inputs broadcast anyway
-LONG_ROW_ELEMENTS = 256  # from here on, the part of a row that fills no vector is small
+LONG_ROW_ELEMENTS = 256  # in longer rows, the part that fills no vector is negligible
 MAX_ARGUMENTS = 120  # of 8 bytes: every device accepts 1024 bytes
 
 
@@ -170,7 +170,7 @@ class Code:
         return found + [text for _, text in self.functions.values()]
 
     def lanes(self) -> int:
-        """Return how many neighbouring elements a work item of a GPU computes."""
+        """Return how many neighboring elements a work item of a GPU computes."""
         return lanes([spec.dtype for spec in self.graph.specs.values()])
 
     def launch(

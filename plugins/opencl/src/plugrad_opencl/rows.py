@@ -31,7 +31,7 @@ from .walk import SLOTS, VECTORS
 
 FLOAT32 = np.dtype("float32")
 MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
-OPERATIONS = 4  # per element, as which a row kernel counts
+OPERATIONS = 4  # per element: the work of a row kernel, in element-wise steps
 
 
 class Row(NamedTuple):
@@ -61,7 +61,7 @@ def is_row(step: Step, graph: Graph) -> bool:
 
 
 def _size(step: Step, graph: Graph) -> int | None:
-    """Return the number of elements of a row; None if it is no such row kernel."""
+    """Return the length of the float32 rows of a step; None if it has none."""
     specs = [x if x is None else graph.specs[x] for x in step.inputs]
     result = graph.specs[step.outputs[0]]
     rows = specs[:1] if len(step.inputs) == 1 else specs[:2]
@@ -89,9 +89,9 @@ def dependents(graph: Graph, row: Step) -> set[int]:
 
 
 def compiled(device: Device, graph: Graph, row: Step) -> Callable[..., Any] | None:
-    """Return a function of a region with one row kernel; None if it is not possible.
+    """Return a function that runs a region in one launch; None if it cannot.
 
-    All other steps are element-wise.
+    The region contains one row kernel; all other steps are element-wise.
     """
     shape = graph.specs[row.outputs[0]].shape
     n = _size(row, graph)
@@ -124,7 +124,7 @@ def _launcher(
     sizes: tuple[Shape, int],
     numbers: Sequence[float],
 ) -> Callable[..., Any]:
-    """Return a function that launches the kernel; ``sizes`` are a shape and a row."""
+    """Return a function that launches the kernel; ``sizes``: shape, row length."""
     (shape, n), device = sizes, launch.device
     size = prod(shape)
     rows = prod(shape) // n
@@ -210,7 +210,7 @@ class _RegionCode:
         code = self.code
         if "epsilon" in self.row.attrs:
             flags |= {"SCALE": "s" in self.operands, "OFFSET": "o" in self.operands}
-        code.libraries.clear()  # the row kernel includes it
+        code.libraries.clear()  # the row kernel includes the library
         functions = [source.mathematics(FLOAT32), *code.definitions(FLOAT32)]
         early = [o for o in range(len(self.outputs)) if o not in self.late]
         steps = [
@@ -263,7 +263,7 @@ class _RegionCode:
         """
         writes = [(o, *self.outputs[o]) for o in outputs]
         wanted = {*kept.values(), *[variable for _, variable, _ in writes]}
-        lines = self._lines(wanted)  # extends ``wanted``
+        lines = self._lines(wanted)  # adds to ``wanted``
         reads, parts = self._reads(wanted)
         wide = f"{self.wide}" if self.wide > 1 else ""
         starts = [f"{c}{wide} t{o};" for o, _, c in writes]
@@ -281,7 +281,7 @@ class _RegionCode:
         return f"{loop} {{ {inside} }} }}"
 
     def _lines(self, wanted: set[str]) -> list[str]:
-        """Return the lines that compute the set ``wanted`` of variables; extend it."""
+        """Return the lines that compute ``wanted``; add the variables that these read."""
         first = len(self.code.inputs)
         found = list[str]()
         for i, line in reversed([*enumerate(self.code.lines)]):

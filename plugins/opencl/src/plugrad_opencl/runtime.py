@@ -32,7 +32,7 @@ from .timing import Timed, Timer
 SLOW_COMPILE_S = 0.5  # longer compilations at first use are reported
 MAX_PENDING_CHECKS = 4096  # of index inputs; with more, wait for the device
 MAX_STAGED_BYTES = 1 << 20  # of an upload that does not block
-MAX_STAGED_UPLOADS = 64  # that do not block; then one blocks
+MAX_STAGED_UPLOADS = 64  # uploads that do not block; the next one blocks
 READ_WRITE = cl.mem_flags.READ_WRITE
 BackendError = pg.BackendError
 Check = tuple[str, Callable[[], None] | None]
@@ -42,9 +42,9 @@ class Device:
     """One device, or the two PoCL devices that share a processor.
 
     Kernels run one after the other in one queue, the wide queue, so memory can be
-    reused at once. PoCL has a second device that runs kernels in the calling thread, in
-    1 us instead of 25. Small kernels go to its queue, the quick queue, while the wide
-    queue is idle.
+    reused at once. PoCL has a second device that runs kernels in the calling thread: a
+    launch takes 1 us instead of 25 us. Small kernels go to its queue, the quick queue,
+    while the wide queue is idle.
 
     Attributes:
         info: The description of the device.
@@ -129,8 +129,8 @@ class Device:
         """Record the last event of the wide queue. The caller holds the lock.
 
         In the meantime a finalizer in this thread may have launched a kernel. Then
-        ``pending`` differs from ``before``, and the order of the two events is unknown:
-        wait for the queue.
+        ``pending`` differs from ``before``, and the order of the two events is unknown,
+        so this waits for the queue.
         """
         if self.pending is before:
             self.pending = event

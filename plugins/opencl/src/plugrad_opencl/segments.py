@@ -20,7 +20,8 @@ from .runtime import Device, Launch
 INT32 = np.dtype(np.int32)
 UINT32 = np.dtype(np.uint32)
 
-# On a GPU. Beyond one of the first two, rows are sorted: 3 launches for each 8 bits.
+# On a GPU. Rows are sorted if one of the first two limits is exceeded. The sort takes 3
+# launches for each 8 bits of the number of segments.
 DIRECT_MAX_ROWS = 512
 DIRECT_MAX_READS = 1 << 24  # of ids
 CHUNK_ROWS = 4096  # that a work group sorts
@@ -28,7 +29,7 @@ MIN_PART_ROWS = 16  # for a work item; several items share longer segments
 
 
 def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:
-    """Return, for each id, the sum of the rows of ``x`` with it; ignore invalid ids."""
+    """Return the sum of the rows of ``x`` for each id; ignore rows with invalid ids."""
     rows, rest = x.shape[0], x.shape[1:]
     y = empty(x.device, (num_segments, *rest), x.dtype)
     if not y.size:
@@ -67,7 +68,7 @@ def _must_sort(rows: int, segments: int, elements: int) -> bool:
 def _parts(rows: int, width: int) -> int:
     """Return how many items share an element of a segment of ``rows`` rows.
 
-    At least 8 neighbouring elements of a row are read at once, if it is that long.
+    At least 8 neighboring elements of a row are read at once, if the row is that long.
     """
     max_parts = source.GROUP_ITEMS["gpu"] // min(8, 1 << (width - 1).bit_length())
     return max(1, min(max_parts, 1 << (rows // MIN_PART_ROWS).bit_length() >> 1))

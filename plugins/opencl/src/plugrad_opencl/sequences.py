@@ -1,12 +1,13 @@
 """Splits regions with row kernels into parts that run one after the other.
 
 A part consists of one row kernel and the element-wise steps around it, and is one
-launch if possible. Reductions come last, with the steps that only they read. A step
-that depends on no row kernel is computed as late as possible, in the part that reads
-it.
+launch if possible. Reductions come last, with the steps whose results only they read. A
+step that depends on no row kernel is computed as late as possible, in the part that
+reads its result.
 
 Map: ``compiled``; ``_levels``, the parts of the steps; ``_chunks``, the reductions of a
-launch; ``_shared``, for rows that are normalized twice; ``alone``, a single kernel.
+launch; ``_shared``, for rows that are normalized several times; ``alone``, a single
+kernel.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _split_at_row(
 def _without_rows(
     device: Device, graph: Graph, steps: Sequence[Step], rest: Sequence[Step]
 ) -> Iterator[tuple[Graph, Function]]:
-    """Yield element-wise steps, each with reductions that can share a launch."""
+    """Yield parts: element-wise steps, with reductions that can share a launch."""
     later = {x for step in rest for x in step.inputs}.union(graph.outputs)
     others = [step for step in steps if step.kernel.name not in folds.FOLDS]
     made: set[int | None] = set()
@@ -186,7 +187,8 @@ def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
     """Return the number of the part of each step, by its outputs.
 
     Each row kernel has its own even number. All reductions are in the last part,
-    because no step of a region reads them, together with steps that only they read.
+    because no step of a region reads their results. Steps whose results only they read
+    are there, too.
     """
     level: dict[int, int] = {}  # of values
     free: set[int] = set()  # values that depend on no row kernel
@@ -211,10 +213,10 @@ def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
 
 
 def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
-    """Move steps to the part that reads them.
+    """Move steps to the part that reads their results.
 
     A step is moved if it depends on no row kernel, or if only reductions and moved
-    steps read it.
+    steps read its result.
     """
     readers: dict[int, list[int]] = {}
     for step in reversed(graph.steps):
@@ -254,7 +256,7 @@ def alone(graph: Graph) -> Function:
 
 
 def _with_constants(function: Function, graph: Graph) -> Function:
-    """Return a function of graph inputs for a function of the inputs of its step."""
+    """Turn a function of the step's inputs into one of the graph's inputs."""
     (step,) = graph.steps
     numbers = {x: i for i, x in enumerate(graph.inputs)}
     constants = graph.constants

@@ -33,7 +33,7 @@ C = {
     np.dtype("complex64"): "float2",
 }
 DTYPES = {c: dtype for dtype, c in C.items()}  # uchar maps to uint8
-# The types of elements that are only moved, and of signed integers, by their bytes.
+# The types of elements that are only moved, and of signed integers, by size in bytes.
 RAW = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 

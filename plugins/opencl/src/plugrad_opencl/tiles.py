@@ -42,7 +42,7 @@ from .runtime import Device, Launch
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
-GROUP_TILES = 16  # of the left matrix for each of the right, so that they stay cached
+GROUP_TILES = 16  # of the left matrix that consecutive groups share: they stay cached
 SUM_MAX_STEPS = 1 << 14  # of a slice; longer sums would lose precision
 
 
@@ -73,7 +73,7 @@ class Tile(NamedTuple):
 
     @property
     def slices(self) -> int:
-        """The number of items that compute the same elements, each in some steps."""
+        """The number of items that compute the same elements, in different steps."""
         items = self.rows * self.columns // (self.item_rows * self.item_columns)
         return source.GROUP_ITEMS["gpu"] // items
 
@@ -84,8 +84,8 @@ class Tile(NamedTuple):
 
 
 # By ``units``, from large to small: large tiles read less memory, but there must be
-# enough of them for all compute units. The values of ``busy`` for units=1 lie between
-# sizes that were measured on an H100.
+# enough of them for all compute units. For units=1, the values of ``busy`` lie between
+# numbers of tiles for which products were timed on an H100.
 TILES = {
     0: (
         Tile(128, 128, 8, 8, 16),
@@ -114,8 +114,8 @@ class Reading(NamedTuple):
 
     Attributes:
         tables: Whether offsets are in tables.
-        along_k: Whether neighbouring items read neighbours along k.
-        vector: The number of neighbours that an item reads at once.
+        along_k: Whether neighboring items read neighbors along k.
+        vector: The number of neighbors that an item reads at once.
 
     """
 
@@ -200,7 +200,7 @@ def _computed(
 
 
 def _parts(device: Device, tile: Tile, tiles: int, k: int) -> int:
-    """Return into how many parts to split ``k``: all units work, sums are precise."""
+    """Return the number of parts of ``k`` that uses all units and keeps precision."""
     min_parts = -(-k // (tile.slices * SUM_MAX_STEPS))
     idle = UNIT_GROUPS * device.units // tiles
     return max(min_parts, min(idle, k // PART_MIN_STEPS), 1)
@@ -214,7 +214,7 @@ UNIT_GROUPS = 3  # per compute unit: some compute while others wait for memory
 
 THIN_MAX_ROWS = 8
 WIDE_GROUP_ITEMS = 1024
-# Neighbouring items that share a column, or that compute LANES times 4 columns.
+# Neighboring items that share a column, or that compute LANES times 4 columns.
 DOT_LANES, ROW_LANES = 32, 8
 THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix; adding up parts takes a launch
 THIN_ONE_LAUNCH_MAX_BYTES = 1 << 21
@@ -233,7 +233,7 @@ def thin(
     b: Matrix,
     finish: Finish | None = None,
 ) -> ClArray:
-    """Return ``[z, m, k] [z, k, n]`` for few rows; see ``suits_thin``."""
+    """Return ``[z, m, k] @ [z, k, n]`` for few rows; see ``suits_thin``."""
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
     dots = b.row == 1 and b.step != 1
@@ -270,7 +270,7 @@ def thin(
 
 
 def _thin_parts(device: Device, groups: int, group_bytes: int) -> int:
-    """Return into how many parts to split ``k``, so that all compute units read."""
+    """Return the number of parts of ``k`` with which all compute units read."""
     if groups * group_bytes <= THIN_ONE_LAUNCH_MAX_BYTES:
         return 1
     return max(1, min(device.units // groups, group_bytes // THIN_PART_MIN_BYTES))
@@ -376,7 +376,7 @@ TF32 = "PLUGRAD_OPENCL_TF32"
 AMPERE = 8  # the first compute capability with TF32
 TRIAL_SIZE = 64
 # By ``units``. Rounding changes each factor by up to 2^-11 of its size, and results are
-# sums of 64 terms of a size of about 1.
+# sums of 64 terms whose absolute values are about 1.
 TRIAL_TOLERANCE = {1: 2**-5, 3: 1e-5}
 
 
@@ -404,7 +404,7 @@ def has_matrix_units(device: Device, units: int) -> bool:
         return False
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, TRIAL_SIZE, TRIAL_SIZE), np.float32)
-    a[0, 0], b[1, 1] = np.inf, np.nan  # its row is infinite or NaN, its column is NaN
+    a[0, 0], b[1, 1] = np.inf, np.nan  # row 0: infinite or NaN; column 1: NaN
     try:
         found = _trial(device, TILES[units][-1], a, b)
     except pg.BackendError:
@@ -453,7 +453,7 @@ def _vector(dtype: DType, *distances: int) -> int:
 
 # --- tables -----------------------------------------------------------------------
 
-MAX_PLACE = 1 << 15  # limit of the coordinates of a sum of places
+MAX_PLACE = 1 << 15  # coordinates of sums of places are below this
 
 
 @functools.lru_cache(256)

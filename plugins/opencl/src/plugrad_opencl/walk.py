@@ -24,7 +24,7 @@ STORE = "*(__global {} *)(to{} + j) = {};"
 TAIL = "X{0} v{0}; for (int k = 0; k < WIDTH; k++) "
 TAIL += "v{0}[k] = p{0}[min(j + k, count - 1)];"
 
-# The same on a GPU, for neighbouring elements at once.
+# The same on a GPU, for several neighboring elements at once.
 WIDE_LOAD = "const {c}{lanes} w{i} = *(__global const {c}{lanes} *)p{i};"
 WIDE_PART = "const X{0} v{0} = w{0}.slot;"
 VECTORS = {*source.C.values()} - {"float2"}  # types that have vectors
@@ -55,7 +55,7 @@ class Form(NamedTuple):
 
     Attributes:
         small: Whether offsets have 32 bits.
-        aligned: Whether neighbouring elements are neighbours in every input that
+        aligned: Whether neighboring elements are neighbors in every input that
             advances.
 
     """
@@ -89,7 +89,7 @@ def form(
 
 
 def lanes(dtypes: Iterable[DType]) -> int:
-    """Return how many neighbouring elements a work item of a GPU computes."""
+    """Return how many neighboring elements a work item of a GPU computes."""
     return 8 if max(dtype.itemsize for dtype in dtypes) <= 2 else 4
 
 

@@ -26,10 +26,10 @@ class Body(NamedTuple):
     """C statements that compute an output from each ``value`` of its window.
 
     Attributes:
-        start: What runs before the first kernel position.
-        position: What runs at each kernel position.
-        end: What runs after the last kernel position.
-        back: What runs for each window that contains an element, in ``backward``.
+        start: The statements before the first kernel position.
+        position: The statements at each kernel position.
+        end: The statements after the last kernel position.
+        back: The statements for each window that contains an element, in ``backward``.
         zero: The initial value of a sum of products with a filter. Such sums are
             computed faster, for four outputs at once.
 
@@ -53,9 +53,9 @@ def forward(
     counts: bool = False,
     into: ClArray | None = None,
 ) -> tuple[ClArray, ClArray]:
-    """Return the result and, with ``index``, the int32 numbers that the body writes.
+    """Return the result and, with ``index``, the int32 indices that the body writes.
 
-    With ``counts``, the numbers of elements continue from one image to the next.
+    With ``counts``, the indices of elements continue from one image to the next.
     ``into`` is an array to write to instead of a new one.
     """
     device, shape = x.device, geometry.out_shape
@@ -116,7 +116,7 @@ def _items(launch: Launch, shape: Shape) -> int:
 
 
 def _sizes(device: Device, g: Windows) -> ClArray:
-    """Return the sizes of three axes; keep the array until the kernel is launched."""
+    """Return the sizes of three axes; callers keep the array until the launch."""
     while len(g.window) < 3:
         g = g.with_leading_axis()
     before = tuple([pair[0] for pair in g.padding])

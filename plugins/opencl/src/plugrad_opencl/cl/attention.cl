@@ -6,8 +6,9 @@ VECTOR(I, int);
 $functions
 
 #if ATTENTION
-// SIZE elements of a key, VALUE of a value. A query is computed in one pass over blocks of
-// KEYS keys: each block changes the maximum, the sum of exponentials and the weighted sum.
+// A key has SIZE elements, a value VALUE elements. A query is computed in one pass over
+// blocks of KEYS keys: each block updates the maximum, the sum of exponentials and the
+// weighted sum.
 #define KEYS 64
 
 static inline float dot_of(const float *q, __global const float *restrict k) {
@@ -82,8 +83,8 @@ __kernel GROUPED void attend(__global const float *restrict q,
   for (int i = 0; i < VALUE; i++) y[row * VALUE + i] = sum[i] * by;
 }
 #else
-// Rotates pairs in the first 2 HALF of SIZE elements of each row. On a GPU, an item computes
-// a pair, or copies an element behind them; on a CPU, rows.
+// Rotate pairs in the first 2 * HALF of the SIZE elements of each row, and copy the others.
+// On a GPU, an item rotates one pair or copies one element; on a CPU, it computes rows.
 #define STEPS (SIZE - HALF)
 
 static inline void turn(__global const float *restrict x, __global const float *restrict cos,

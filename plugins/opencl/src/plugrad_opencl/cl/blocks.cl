@@ -11,7 +11,7 @@ typedef $code C;
 typedef ${code}16 C16;
 #endif
 
-// The weights as floating numbers. An item unpacks one byte; on a CPU, a block of bytes.
+// Convert the weights to float. An item unpacks one byte; on a CPU, a block of bytes.
 __kernel GROUPED void unpack(__global const C *restrict codes,
                              __global const float *restrict scale,
                              __global const float *restrict offset, __global float *restrict y,
@@ -36,8 +36,8 @@ __kernel GROUPED void unpack(__global const C *restrict codes,
   }
 }
 
-// A block of x as the products read it, and its sum. If ROUNDED, its elements are rounded to
-// 8 bits. With 4 bits, elements of even numbers come first.
+// Prepare a block of x for the products, and compute its sum. If ROUNDED, its elements are
+// rounded to 8 bits. With codes of 4 bits, elements with even indices come first.
 __kernel GROUPED void prepare(__global const float *restrict x, __global float *restrict to,
                               __global float *restrict sums, long blocks) {
 #if CPU
@@ -67,7 +67,7 @@ __kernel GROUPED void prepare(__global const float *restrict x, __global float *
   }
 }
 
-// y = x w for M rows. On a GPU, the items of a group share an output: each has every
+// y = x w for M rows. On a GPU, the items of a group share an output: each multiplies every
 // GROUP-th block. On a CPU, an item computes a block of outputs.
 __kernel GROUPED void multiply(__global const float *restrict x,
                                __global const float *restrict sums,

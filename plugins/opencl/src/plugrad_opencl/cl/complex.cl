@@ -83,7 +83,7 @@ static inline float2 c_sqrt(float2 a) {
   if (isinf(a.x))
     return a.x > 0 ? (float2)(a.x, isnan(a.y) ? a.y : copysign(0.0f, a.y))
                    : (float2)(isnan(a.y) ? a.y : 0, copysign(INFINITY, a.y));
-  // An even power of two as factor, so that the absolute value neither overflows nor
+  // Scale by an even power of two, so that the absolute value neither overflows nor
   // underflows.
   const float big = fmax(fabs(a.x), fabs(a.y));
   const float scale = big > 1e37f ? 0.25f : big < 1e-30f ? 0x1p+48f : 1;

@@ -2,7 +2,7 @@
 // which broadcast. Rows of m elements are contiguous in the outputs. In a row, an input
 // advances by one element or not at all. walk.py fills in the names.
 // A work item of a GPU computes PER_ITEM elements, because starting an item takes as long
-// as reading several. In WIDE kernels these are neighbours, which are read and written at
+// as reading several. In WIDE kernels these are neighbors, which are read and written at
 // once; else they are one work group apart. Sizes have the type Size, offsets the type
 // Offset.
 #define PER_ITEM $each

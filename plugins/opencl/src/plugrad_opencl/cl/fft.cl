@@ -1,6 +1,6 @@
-// One pass of a Fourier transform (Stockham): from transforms over length elements, which
+// One pass of a Fourier transform (Stockham): from transforms over `length` elements, which
 // are n / length apart, to transforms over length * RADIX elements. roots[t] is
-// e^(-2 pi i t / n). The inverse has the sign -1 and is scaled in its last pass.
+// e^(-2 pi i t / n). For the inverse, `sign` is -1, and the last pass scales.
 #define TIMES(a, b) \
   (float2)((a).x * (b).x - (a).y * (b).y, (a).x * (b).y + (a).y * (b).x)
 #if RADIX < 8

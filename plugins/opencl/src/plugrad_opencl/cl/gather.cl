@@ -1,5 +1,5 @@
-// y[b, o, k, :] = x[b, o, index[b, k], :]. A bad index gives zeros and is written to the
-// flag, unless check is 0: then the indices have been checked before. With WRAP, negative
+// y[b, o, k, :] = x[b, o, index[b, k], :]. A bad index gives zeros and is written to `flag`,
+// unless `check` is 0: then the indices have been checked before. With WRAP, negative
 // indices count from the end. Sizes have the type L. On a GPU, offsets have the unsigned
 // type O, and an item reads all its elements before it writes.
 typedef $type S;

@@ -16,7 +16,7 @@ $rows
 #endif
 
 #if CPU
-// The sum of x - shift along a row, or of (x - shift)^2.
+// The sum of x - shift along a row, or with `square` that of (x - shift)^2.
 static inline S sum_of(__global const S *restrict x, long n, S shift, int square) {
   T total = (T)(0), part = (T)(0);
   long begin = 0;

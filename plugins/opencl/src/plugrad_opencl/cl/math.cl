@@ -104,9 +104,9 @@ static inline T f_sign_of(T size, T x) {
 #if DOUBLE
 #define f_tanh tanh
 #else
-// e / (e + 2) with e = e^(2|x|) - 1, as in plugrad-cpu. The last bits of sum are the
-// exponent of the power of 2. The error of ln(2) / 2 grows with it, but then hardly changes
-// the result.
+// e / (e + 2) with e = e^(2|x|) - 1, as in plugrad-cpu. The last bits of `sum` are the
+// exponent of the power of 2. The rounding error of ln(2) / 2 is multiplied by the exponent,
+// but where the exponent is large, the error hardly changes the result.
 static inline T f_tanh(T x) {
   const T a = fabs(x), b = a > F(10.0) ? (T)F(10.0) : a;
   const T sum = MULTIPLY_ADD(b, F(2.88539004), F(12583039.0));
@@ -125,7 +125,7 @@ static inline T f_tanh(T x) {
 // float32 functions computed in float64, so that only the last step rounds.
 VECTOR(f_real, double);
 VECTOR(f_whole, long);
-// Compute the elements k that are not near by the expression ``one``.
+// Use the expression `one` for each element k of y for which `near` is false.
 #define F_EACH(near, y, one)                 \
   if (!EVERY(near))                          \
     for (int k = 0; k < WIDTH; k++)          \
@@ -267,7 +267,7 @@ static inline T f_mod(T a, T b) {
   return r != F(0.0) ? y : f_sign_of(fabs(r), b);
 }
 
-// As in NumPy: from the exact remainder, and rounded to the nearest integer.
+// As in NumPy, computed from the exact remainder, and rounded to the nearest integer.
 static inline T f_floor_div(T a, T b) {
   const T r = f_fmod(a, b), all = (a - r) / b, whole = a / b;
   const T q = (r != F(0.0)) & ((r < F(0.0)) ^ (b < F(0.0))) ? all - F(1.0) : all;
@@ -276,7 +276,7 @@ static inline T f_floor_div(T a, T b) {
   return plain ? floor(whole) : q == F(0.0) ? f_sign_of(fabs(q), whole) : y;
 }
 
-// Only exponentials of negative numbers: others would overflow.
+// This computes only exponentials of negative numbers: others would overflow.
 static inline T f_sigmoid(T x) {
   const T e = f_exp(-fabs(x));
   return (x < F(0.0) ? e : (T)F(1.0)) / (F(1.0) + e);
@@ -301,7 +301,7 @@ static inline T f_erf(T x) {
   return a < F(1.0) ? MULTIPLY_ADD(x, p, x) : x != x ? x : far;
 }
 
-// y (1 + correction) e^(-x^2 factor) for a factor of 1 or 1/2 and a small correction. c is
+// y (1 + correction) e^(-x^2 factor) for a factor of 1 or 1/2 and a small correction. `c` is
 // x rounded to so few bits that its square is exact; the rest of x^2 is small.
 static inline T f_times_gaussian(T y, T correction, T x, S factor) {
   const S steps = DOUBLE ? (S)1048576 : (S)256;
@@ -332,7 +332,7 @@ static inline T f_erfc(T x) {
   return x < F(0.0) ? F(2.0) - y : y;
 }
 
-// e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), with x clipped. c is x rounded to few
+// e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), with x clipped. `c` is x rounded to few
 // bits, and GELU_LINE and GELU_CUBE are the rounded factors of x and x^3. Therefore the sum
 // of their products with c and c^3 is exact, and the rest of u is small.
 #if DOUBLE

@@ -1,5 +1,5 @@
-// y = a b for few rows, on a CPU. The time is that of reading b once, in the order of its
-// memory. With DOTS, the columns of b and the rows of a are contiguous, else the rows of b.
+// y = a b for few rows, on a CPU. It takes as long as reading b once in memory order. With
+// DOTS, the columns of b and the rows of a are contiguous, else the rows of b.
 typedef $type S;
 VECTOR(T, S);
 $functions

@@ -1,6 +1,6 @@
 // A stable radix sort of the rows of an array by their segments, for GPUs. Each pass sorts
-// by 8 bits, from the lowest bits on. A work group sorts CHUNK rows. Rows whose id is out
-// of range come last.
+// by 8 bits, beginning with the lowest bits. A work group sorts CHUNK rows. Rows whose id
+// is out of range come last.
 typedef $integer N;
 #define DIGITS GROUP  // the number of values of 8 bits
 #define KEY_AT(i) (FIRST_PASS ? segment_of(ids[i], segments) : keys[i])
@@ -25,7 +25,8 @@ __kernel GROUPED void count(__global const N *restrict ids, __global const uint 
   counts[me * groups + group] = counted[me];
 }
 
-// Replace counts by the position of the first of these rows. There is one work group.
+// Replace each count by the position of the first of the counted rows. There is one work
+// group.
 __kernel GROUPED void starts(__global int *restrict counts, int groups) {
   __local int totals[DIGITS];
   const int me = get_local_id(0);
@@ -42,7 +43,8 @@ __kernel GROUPED void starts(__global int *restrict counts, int groups) {
   }
 }
 
-// Move each row to its position, GROUP rows at a time, so that equal rows stay in order.
+// Move each row to its position, GROUP rows at a time, so that rows with equal digits stay
+// in order.
 __kernel GROUPED void place(__global const N *restrict ids, __global const uint *restrict keys,
                             __global const int *restrict order,
                             __global const int *restrict counts,

@@ -1,6 +1,6 @@
-// y is x with value around it. A row of y contains a row of x after its left elements, or
-// it is outside of x. axes contains, for each axis before the rows: the size in y, the
-// padding before x, and the size in x.
+// y is x with `value` around it. A row of y either contains `left` elements of padding, a
+// row of x and more padding, or lies outside of x. For each axis before the rows, `axes`
+// contains the size in y, the padding before x, and the size in x.
 typedef $type S;
 VECTOR(T, S);
 

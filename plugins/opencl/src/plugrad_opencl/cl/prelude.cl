@@ -10,7 +10,7 @@
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #else
 // A region consists of the functions of its kernels. GPU drivers contract across functions,
-// so without OFF its bits would differ from those of the kernels.
+// so without OFF the results of a region would differ from those of its kernels.
 #pragma OPENCL FP_CONTRACT OFF
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
@@ -33,7 +33,7 @@
 #define LANE(x, k) (x)
 #endif
 // Integers wrap. A compiler assumes that signed scalars do not overflow, so scalars are
-// computed in U, an unsigned type of at least 32 bits. Signed vectors may overflow.
+// computed in U, an unsigned type of at least 32 bits. Vectors of signed integers wrap.
 #if WIDTH > 1
 #define MODULAR(x) (x)
 #else

@@ -1,7 +1,7 @@
 // y[a, part, m] = reduction of x[a, n, m] over one of the parts of n. x is an array, or a
 // region computes its elements. DONE0 is applied to a result before it is written.
 // CPU: VECTOR_AT and SCALAR_AT read a vector and a scalar at an offset. START is the
-// identity, and join combines two values.
+// identity, and `join` combines two values.
 // GPU: several reductions may be computed at once, and G is a struct with a value of each.
 // ELEMENT(row, i, j) reads the values at x[row, i, j].
 typedef $type S;
@@ -9,7 +9,7 @@ VECTOR(T, S);
 $functions
 
 #define EACH _Pragma("unroll") for
-#define VECS 8  // neighbouring vectors
+#define VECS 8  // neighboring vectors
 #define LEVEL 64  // steps that are combined before they are added to the total
 #define AHEAD 4  // elements that an item of a GPU reads before it combines them
 
@@ -21,7 +21,7 @@ __kernel GROUPED void reduce($arguments, $results, long a, long n, long m, long 
   const long begin = n * part / parts, end = n * (part + 1) / parts;
   const long first = strip * STRIP, last = min(first + STRIP, m);
   __global S *restrict to = y0 + (row * parts + part) * m;
-#if ROWS  // m is 1: reduce neighbours
+#if ROWS  // m is 1: reduce neighbors
   const long from = row * n;
   T total = (T)(START);
   long i = begin;
@@ -34,7 +34,7 @@ __kernel GROUPED void reduce($arguments, $results, long a, long n, long m, long 
     total = join(total, join(join(run[0], run[1]), join(run[2], run[3])));
   }
   for (; i + WIDTH <= end; i += WIDTH) total = join(total, VECTOR_AT(from + i));
-  S result = FIRST(total);  // in order: very large and very small elements may balance
+  S result = FIRST(total);  // in order, as large elements of both signs may cancel
 #if WIDTH > 1
   for (int k = 1; k < WIDTH; k++) result = join_one(result, total[k]);
 #endif
@@ -80,8 +80,8 @@ __kernel GROUPED void reduce($arguments, $results, long a, long n, long m, long 
 #endif
 #else
 // LINES items of a work group compute a result. Each item combines every LINES-th element,
-// and then a tree in local memory combines the values of the items. Neighbouring items read
-// neighbouring elements: for the same result if m is 1, else for different results.
+// and then a tree in local memory combines the values of the items. Neighboring items read
+// neighboring elements: for the same result if m is 1, else for different results.
 #define RESULTS (GROUP / LINES)
   __local G shared[GROUP];
   const int me = get_local_id(0);

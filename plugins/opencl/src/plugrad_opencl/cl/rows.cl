@@ -10,7 +10,7 @@ $functions
 #define LEVEL 64  // additions to a partial sum before it is added to the total
 
 #if CPU
-// The last elements of a row, which do not fill a vector; the rest of it is ``other``.
+// The last elements of a row, which do not fill a vector; the rest of the vector is ``other``.
 static inline T partial_vector(__global const S *restrict x, long i, long n, S other) {
   T y = (T)(other);
   for (int l = 0; i + l < n; l++) y[l] = x[i + l];
@@ -53,7 +53,7 @@ static inline T partial_vector(__global const S *restrict x, long i, long n, S o
 #if PER
 typedef int N;
 #define UNROLLED(k, by) _Pragma("unroll") for (int k = 0; k < PER; k += by)
-#define ELEMENT(k) ((k / VEC * LANES + lane) * VEC + k % VEC)  // its index in the row
+#define ELEMENT(k) ((k / VEC * LANES + lane) * VEC + k % VEC)  // of e[k], in the row
 #if VEC == 1
 #define READ(e, k, from, i) e[k] = from[i];
 #define WRITE(to, i, e, k) to[i] = e[k];
@@ -81,7 +81,7 @@ $steps
 #else
 #define PROLOGUE
 #define AT_ROW(x) x += row * n;
-// Read the elements of an item into ``e``. OF(e, from) is element k of them.
+// Read the elements of an item into ``e``. OF(e, from) is e[k].
 #define HOLD(e, from)                                             \
   S e[PER];                                                       \
   UNROLLED(k, 1) e[k] = 0;                                        \

@@ -1,9 +1,9 @@
-// If a row has several updates, the last one counts: number finds it, settle writes it.
+// If a row has several updates, the last one counts: `number` finds it, `settle` writes it.
 typedef $type S;
 typedef $integer N;
 
 // Flatten an index to the number of a row. If a coordinate is out of range for the sizes of
-// the axes, write it to the flag and return -1.
+// the axes, write it to `flag` and return -1.
 static long target_of(__global const N *restrict index, __global const int *restrict sizes,
                      __global long *restrict flag, int check, int depth) {
   long target = 0;
@@ -69,7 +69,7 @@ __kernel GROUPED void settle(__global const S *restrict x, __global const S *res
 #endif
 }
 
-// Write the rows of few updates into y: each unless a later one has the same target.
+// Write each of a few updates into its row of y, unless a later one has the same target.
 __kernel GROUPED void replace(__global const N *restrict index,
                               __global const S *restrict rows, __global S *restrict y,
                               __global const int *restrict sizes,

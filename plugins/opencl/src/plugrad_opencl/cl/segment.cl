@@ -1,7 +1,8 @@
 typedef $type S;
 typedef $integer N;
 // y[s, :] = sum of x[i, :] where ids[i] = s, always in the order of i. For floating-point
-// numbers, the rounding errors are added up in low, and added to the sum at the end.
+// numbers, the rounding errors are added up separately (in `low` or `lost`), and added to
+// the sum at the end.
 #if EXACT
 #define ADD(total, lost, value)                          \
   do {                                                   \
@@ -53,8 +54,8 @@ static inline int lower_bound(__global const uint *restrict keys, int rows, uint
   return low;
 }
 
-// The same for rows that are sorted by segment: keys are the segments in ascending order,
-// and order contains the numbers of the rows. PARTS items of a group compute an element.
+// The same for rows that are sorted by segment: `keys` are the segments in ascending order,
+// and `order` contains the numbers of the rows. PARTS items of a group compute an element.
 __kernel GROUPED void sorted_sum(__global const S *restrict x,
                                  __global const uint *restrict keys,
                                  __global const int *restrict order, __global S *restrict y,

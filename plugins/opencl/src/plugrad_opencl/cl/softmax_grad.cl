@@ -1,7 +1,7 @@
 // dx = dy y - y sum(dy y), or with LOG dy - e^y sum(dy), along rows as in softmax.cl. Each
 // row of dx adds up to 0. If y or e^y of an element is close to 1, digits cancel, so this
-// element is computed as minus the sum of the others. However y was rounded, at most one
-// element of a row is above the limit.
+// element is computed as minus the sum of the others. No matter how y was rounded, at most
+// one element of a row is above DOMINANT_ABOVE.
 #define DOMINANT_ABOVE (LOG ? (S)-0.5 : (S)0.6)
 $rows
 

@@ -1,5 +1,5 @@
 // The k largest elements of each row, by a radix sort with digits of 8 bits, from the
-// lowest to the highest. Equal elements stay in order. NaN is the largest.
+// lowest digit to the highest. Equal elements stay in order. NaN is the largest.
 typedef $type S;
 typedef $key K;
 #define BITS ((int)sizeof(K) * 8)
@@ -51,7 +51,7 @@ __kernel GROUPED void top(__global const S *restrict x, __global int *restrict s
     from = to;
     to = old_from;
   }
-  if (!sorted) {  // in their order in x
+  if (!sorted) {  // return them in their order in x
     for (int i = 0; i < n; i++) b[i] = 0;
     for (int i = 0; i < k; i++) b[a[i]] = 1;
     for (int i = 0, next = 0; i < n; i++)

@@ -1,5 +1,5 @@
-// y = finish(a b + bias) for few rows, on a GPU. The time is that of reading b once. An
-// item holds M rows of WIDE columns, or of WIDE steps along k, in registers.
+// y = finish(a b + bias) for few rows, on a GPU. It takes as long as reading b once. An item
+// holds M rows of WIDE columns, or of WIDE steps along k, in registers.
 //
 // With DOTS, the columns of b are contiguous, and LANES items share a column. Else the rows
 // of b are contiguous: a group computes LANES times WIDE columns, and its items share the
@@ -73,7 +73,7 @@ __kernel GROUPED void thin(__global const S *restrict a, __global const S *restr
   }
   EACH(int i = 0; i < M; i++) {
     EACH(int v = 0; v < WIDE; v++) shared[v][me] = total[i][v];
-    // The items that share a column are LANES neighbours, or the lines of a lane.
+    // The items that share a column are LANES neighbors, or the lines of a lane.
     for (int reach = (DOTS ? LANES : LINES) / 2; reach; reach /= 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
       if ((DOTS ? lane : line) < reach)

@@ -1,7 +1,7 @@
 // y = finish(a b + bias) on a GPU. A work group computes a tile of ROWS by COLUMNS. Its
 // items form SLICES of ITEMS_DOWN by ITEMS_ACROSS items. An item computes ITEM_ROWS by
-// ITEM_COLUMNS in registers. Of each DEEP steps along k, each slice computes a share. The
-// sums of the slices are added at the end, in their order.
+// ITEM_COLUMNS in registers. Each DEEP steps along k are divided among the slices.
+// The sums of the slices are added at the end, in a fixed order.
 //
 // The next DEEP steps are read into registers while the current ones are multiplied. Local
 // memory has two stages, so that DEEP steps need only one barrier.
@@ -12,7 +12,7 @@
 // Element (l, j) of b is at l * b_row + j * b_step, or with B_TABLES at
 // b_rows[l] + j * b_step.
 //
-// With A_ALONG_K, neighbouring items read neighbours along k, else along i. An item reads
+// With A_ALONG_K, neighboring items read neighbors along k, else along i. An item reads
 // A_VECTOR elements at once. The same applies to b, along k or j.
 typedef $type S;
 VECTOR(T, S);
@@ -24,8 +24,8 @@ static inline S finish(S y, $real alpha) { return $finish; }
 #define EACH _Pragma("unroll") for
 #if UNITS
 // NVIDIA's matrix units: a warp computes ITEM_ROWS * 8 by ITEM_COLUMNS * 4 elements, in
-// products of 16 by 8 by 8. The units read the upper 19 bits of float32 (TF32). UNITS 1
-// uses only these; with UNITS 3, two more products include the lower bits.
+// products of 16 by 8 by 8. The units read the upper 19 bits of float32 (TF32). With
+// UNITS 1, only these bits count; with UNITS 3, two more products include the lower bits.
 #define SLICE (WARPS_DOWN * WARPS_ACROSS * 32)
 #define PAD 8
 #else
@@ -64,7 +64,7 @@ static inline S finish(S y, $real alpha) { return $finish; }
 typedef $vector V;
 #endif
 
-// The elements of an item are four neighbours, or two times four that are half a tile
+// The elements of an item are four neighbors, or two times four that are half a tile
 // apart. Therefore the items in a row of a warp read from different banks.
 #define PLACE(s, items, item) ((s) / 4 * 4 * (items) + (item) * 4 + (s) % 4)
 

@@ -1,7 +1,7 @@
 // Copy elements whose columns are contiguous in x and whose rows are contiguous in y, tile
 // by tile, so that both sides stay in the cache. A work group of a GPU copies a tile of
 // DOWN rows and ACROSS columns through local memory. Columns in local memory are one
-// element longer than those of the tile, so that neighbouring items use different banks.
+// element longer than those of the tile, so that neighboring items use different banks.
 // Offsets on a GPU have the unsigned type N.
 typedef $type S;
 typedef $size L;

@@ -1,5 +1,5 @@
 // Windows of up to three axes, channel by channel. On a CPU, an item computes a row of
-// outputs, in vectors of channels; the last vector overlaps the one before it. g contains
+// outputs, in vectors of channels; the last vector overlaps the one before it. `g` contains
 // the sizes of the input, of the output and of a window, the strides, the dilations and the
 // padding before the input.
 typedef $type S;
@@ -23,8 +23,8 @@ static inline I lanes(int start) {
   return y;
 }
 
-// Run the statements for each kernel position that is inside of x: position is its number,
-// and p the index of its element in x.
+// Run the statements for each kernel position that is inside of x: `position` is its
+// number, and `p` the index of its element in x.
 #define EACH_POSITION(...)                                                     \
   for (int i = 0; i < POSITIONS(0); i++) {                                     \
     const int d = d0 + i * DILATION(0);                                        \
@@ -43,8 +43,8 @@ static inline I lanes(int start) {
     }                                                                          \
   }
 
-// Compute y[to]: the start, then the code for each kernel position inside of x, then the
-// end.
+// Compute y[to]: run the code of `start`, then that of `position` for each kernel position
+// inside of x, then that of `end` (see windows.py).
 static inline void compute_output(
     __global const S *restrict x, __global const S *restrict f, __global S *restrict y,
     __global int *restrict index, __global const S *restrict bias,
@@ -127,7 +127,8 @@ __kernel GROUPED void window(__global const S *restrict x, __global const S *res
 #endif
 }
 
-// The window that has the element at this kernel position, along one axis; -1 if none has.
+// The index, along one axis, of the window that has the element at this kernel position; -1
+// if there is none.
 static inline int window_of(int element, int position, int stride, int dilation, int before,
                        int windows) {
   const int o = element + before - position * dilation;
@@ -180,8 +181,8 @@ __kernel GROUPED void back(__global const S *restrict dy, __global const S *rest
 #endif
 }
 
-// df[position, c], from rows of outputs. An item computes a part of the rows, for STRIP
-// vectors at a time.
+// df[position, c]. An item adds up the products in a part of the rows of outputs, for STRIP
+// vectors of channels.
 #define STRIP 4
 __kernel GROUPED void filters(__global const S *restrict x, __global const S *restrict dy,
                               __global S *restrict df, __global const int *restrict g,

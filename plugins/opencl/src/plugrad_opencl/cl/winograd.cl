@@ -1,7 +1,7 @@
 // Convolution with windows of 3 x 3, which needs 16 instead of 36 products for each 2 x 2
-// outputs (Winograd; Lavin and Gray, 2016). spread transforms x to v, prepare the filter to
-// u, and collect the products of v and u to y. Letters: p tile, c input channel, k output
-// channel.
+// outputs (Winograd; Lavin and Gray, 2016). `spread` transforms x to v, `prepare` transforms
+// the filter to u, and `collect` transforms the products of v and u to y. Letters: p tile,
+// c input channel, k output channel.
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -70,7 +70,8 @@ __kernel GROUPED void prepare(__global const S *restrict f, __global S *restrict
     }
 }
 
-// One output by the definition: for infinities, whose differences are NaN.
+// Compute one output by the definition of a convolution: for infinities, whose differences
+// are NaN.
 static T direct(__global const S *restrict x, __global const S *restrict f, long h, long w,
                 long channels, long outs, long i0, long j0) {
   T total = (T)(0);

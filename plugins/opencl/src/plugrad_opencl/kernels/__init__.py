@@ -4,7 +4,7 @@ from plugrad.plugin import KernelTable
 
 from ..recorded import by_shape
 
-# Kernels whose Python code takes longer than a launch are recorded. Not listed are
+# Kernels whose Python code takes longer than a launch are recorded. This list omits
 # kernels that only return views, and element-wise kernels, which have a shortcut.
 _PRODUCTS = (  # also recorded by precision
     "BatchMatMul _FusedMatMul",

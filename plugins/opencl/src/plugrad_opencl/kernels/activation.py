@@ -31,7 +31,7 @@ _GELU = (
   return dy * WHERE(x < (S)0, -u, (S)1 + u);
 """,
 )
-# x times the sigmoid of u, and the slope of that; e is e^-|u|.
+# x times the sigmoid of u, and the slope of this product; ``e`` is e^-|u|.
 _GELU_TANH = (
     """
   const T e = f_exp_gelu_tanh(x);

@@ -1,4 +1,4 @@
-"""Attention on CPUs, and rotary embeddings, for float32; else they are decomposed."""
+"""Attention on CPUs, and rotary embeddings, for float32; others are decomposed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .shape import broadcast_to
 
 kernels = KernelTable()
 FLOAT32 = np.dtype(np.float32)
-MAX_SIZE = 256  # of a head
-MAX_ROWS = 64  # queries of a group; for more, separate products are faster
+MAX_SIZE = 256  # elements of a key or a value
+MAX_ROWS = 64  # queries that share keys; for more, separate products are faster
 
 
 @functools.cache
@@ -39,7 +39,7 @@ def attention(
     scale: float,
     causal: bool,
 ) -> Any:
-    """Read each key once for a query, without storing the scores."""
+    """Compute each query in one pass over the keys, without storing the scores."""
     batch, heads, queries, size = q.shape
     groups, keys, width = v.shape[1:]
     device = q.device
@@ -76,7 +76,7 @@ def attention(
 def rotary_embedding(
     x: ClArray, cos: ClArray, sin: ClArray, *, interleaved: bool
 ) -> Any:
-    """Rotate in one pass; angles may repeat along neighbouring axes."""
+    """Rotate in one pass; angles may repeat along neighboring axes."""
     sizes = repeated_rows(x.shape[:-1], cos.shape[:-1])
     size, half = x.shape[-1], cos.shape[-1]
     if x.dtype != FLOAT32 or sizes is None or not half:

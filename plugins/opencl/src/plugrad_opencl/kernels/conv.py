@@ -119,10 +119,10 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
 
 @functools.lru_cache(256)
 def _flipped(windows: Windows) -> Windows | None:
-    """Return the windows in ``dy`` for the flipped 3 x 3 filter, if there are any.
+    """Return the windows in ``dy`` for the flipped 3 x 3 filter.
 
     The window of an input element contains the outputs that depend on the element.
-    There are none, and this returns None, if their padding would be negative.
+    None for other filters, strides or dilations, or if the padding would be negative.
     """
     if windows.window != (3, 3) or max(windows.strides + windows.dilations) > 1:
         return None
@@ -165,12 +165,12 @@ def zero_padded(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
 
 
 class Located(NamedTuple):
-    """An array with places around it that contain zeros.
+    """An array, and the places around it, which count as zeros.
 
     Attributes:
         x: The array; on a CPU it includes the zeros.
         corner: The distance from the first place to the first element.
-        scale: The difference of the places of neighbours, for each spatial axis.
+        scale: The difference between the places of neighbors, for each spatial axis.
         image: The places that are in the array; None if all places are.
 
     """
@@ -196,7 +196,7 @@ class Located(NamedTuple):
         return [(i, 0) for i in range(count)]
 
     def table(self, *axes: Places, begin: bool = False) -> ClArray:
-        """Return the sums of one entry per axis; ``begin``: from the first place on."""
+        """Return sums of one entry per axis, with ``begin`` from the first place on."""
         device = self.x.device
         if device.style == "cpu":
             return table(device, *[tuple([offset for offset, _ in a]) for a in axes])
@@ -250,7 +250,7 @@ class _Phase(NamedTuple):
     Attributes:
         start: The index of the first element, on each axis.
         size: The number of elements, on each axis.
-        positions: The numbers of the kernel positions that read the first element, each
+        positions: The indices of the kernel positions that read the first element, each
             with the index of the window in the padded ``dy``.
 
     """

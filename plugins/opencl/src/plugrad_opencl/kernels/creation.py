@@ -88,11 +88,11 @@ def range_(arrays: ClArrays, **attrs: Any) -> Any:
 
 @kernels("ZerosLike")
 def zeros_like(x: ClArray) -> ClArray:
-    """Fill."""
+    """Fill an array with zeros."""
     return filled(x.device, x.shape, 0, x.dtype)
 
 
 @kernels("OnesLike")
 def ones_like(x: ClArray) -> ClArray:
-    """Fill."""
+    """Fill an array with ones."""
     return filled(x.device, x.shape, 1, x.dtype)

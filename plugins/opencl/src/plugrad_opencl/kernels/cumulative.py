@@ -12,7 +12,7 @@ from ..elementwise import Function
 from ..moves import around
 from ..runtime import Device, Launch
 
-STRIP_LINES = 64  # neighbouring lines per item on a CPU
+STRIP_LINES = 64  # neighboring lines per item on a CPU
 
 kernels = KernelTable()
 

@@ -21,7 +21,7 @@ _NAMES = {"relu": "Relu", "relu6": "Relu6", "elu": "Elu", "sigmoid": "Sigmoid"}
 
 
 def _fused(linear: Function, fits: Function) -> Function:
-    """Return the kernel; ``fits`` returns the channels, or None if it cannot fuse."""
+    """Return the kernel; ``fits`` returns the channels, or None to prevent fusion."""
 
     def kernel(
         a: ClArray,

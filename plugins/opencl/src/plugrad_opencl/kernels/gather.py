@@ -82,8 +82,9 @@ def rows(
 ) -> ClArray:
     """Copy rows.
 
-    ``check`` is the flag for a bad index, and its number: 0 if indices are not checked.
-    With ``wrap``, negative indices count from the end.
+    ``check`` consists of a flag and of the number to write there for a bad index; with
+    the number 0, indices are not checked. With ``wrap``, negative indices count from
+    the end.
     """
     batch = x.shape[:batch_dims]
     outer = x.shape[batch_dims:axis]

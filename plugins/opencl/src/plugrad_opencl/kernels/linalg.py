@@ -15,7 +15,8 @@ from .shape import broadcast_to, transpose
 
 kernels = KernelTable()
 
-MEMORY_BOUND_ROWS = 4  # up to here, the time is that of reading the other matrix
+# With up to this many rows, a product takes as long as reading the other matrix.
+MEMORY_BOUND_ROWS = 4
 
 
 @kernels("BatchMatMul")
@@ -35,7 +36,7 @@ def batch_matmul(
         raise ValueError(f"matmul: {k} columns do not fit {rows} rows; both must be k")
     shape = (*batch, m, n)
     z = math.prod(batch)
-    if math.prod(b.shape[:-2]) == 1 and not transpose_a:  # one matrix, of all rows
+    if math.prod(b.shape[:-2]) == 1 and not transpose_a:  # a becomes one matrix
         a, b, z, m = a.view((z * m, k)), b.view(b.shape[-2:]), 1, z * m
     if not k or not z * m * n:
         return filled(a.device, shape, 0, a.dtype)

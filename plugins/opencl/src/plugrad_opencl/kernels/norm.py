@@ -22,7 +22,7 @@ kernels = KernelTable()
 
 # Elements of a row that a work item of a GPU holds: the least number that suffices.
 HELD_ELEMENTS = (8, 16)
-SHORT_ROW_ELEMENTS = 128  # up to here, an item holds 4 elements
+SHORT_ROW_ELEMENTS = 128  # in rows up to this length, an item holds 4 elements
 WIDE_HELD_MAX_BYTES = 64  # that an item of a wide group holds: it has few registers
 MIN_LANES = 4
 
@@ -142,7 +142,7 @@ def _run_rows(
 
 
 def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
-    """Compute softmax along an axis, which is moved to the end and is not empty."""
+    """Compute softmax along a nonempty axis; transpose if it is not the last one."""
     _, n, _ = around(x, axis)
     last = len(x.shape) - 1
     if axis != last:

@@ -66,7 +66,7 @@ def max_pool(x: ClArray, *, geometry: Windows) -> ClArray:
 def max_pool_with_argmax(
     x: ClArray, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[ClArray, ClArray]:
-    """Return the maxima and the index of the first one."""
+    """Return the maximum of each window, and the index of its first occurrence."""
     body = _for_dtype(_INDEX, x.dtype)
     batch = include_batch_in_index
     return forward(body, x, None, geometry, index=True, counts=batch)
@@ -75,7 +75,7 @@ def max_pool_with_argmax(
 @kernels("MaxPool3DGrad")
 @kernels("MaxPoolGrad")
 def max_pool_grad(dy: ClArray, x: ClArray, y: ClArray, *, geometry: Windows) -> ClArray:
-    """Find the maxima again; each element adds up the windows whose maximum it is."""
+    """Find the maxima again, and add up at each the cotangents of its windows."""
     if geometry.dilations == (1,) * len(geometry.window) and all(
         n <= s for n, s in zip(geometry.window, geometry.strides, strict=True)
     ):

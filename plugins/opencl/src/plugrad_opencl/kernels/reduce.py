@@ -1,4 +1,4 @@
-"""Reductions, for which see ``reductions``, and the index of an extreme element."""
+"""Reductions (see the module ``reductions``), and the indices of extreme elements."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ kernels = KernelTable()
 def _tables(
     device: Device, geometry: Resizing, nearest: bool, dtype: DType
 ) -> list[ClArray]:
-    """Return, for each axis, the pixels before and after, and weights of the latter."""
+    """Return the pixels before and after each output, and the latter's weights."""
     axes: list[Any] = [*geometry.linear]
     if nearest:
         axes = [(at, at, np.zeros(1)) for at in geometry.nearest]

@@ -122,7 +122,7 @@ def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any
 def tensor_scatter_update_in_place(
     x: ClArray, indices: ClArray, updates: ClArray
 ) -> Any:
-    """Write the updates into the tensor, each unless a later one is for its row."""
+    """Write each update into the tensor, unless a later one is for the same row."""
     depth = indices.shape[-1]
     lead = x.shape[:depth]
     count = math.prod(indices.shape[:-1])

@@ -34,7 +34,7 @@ def _program(device: Device, dtype: DType) -> Launch:
 def top_k(x: ClArray, *, k: int, sorted: bool) -> tuple[ClArray, ClArray]:
     """Sort the indices of each row; one work item sorts a row."""
     if not 0 <= k <= x.shape[-1]:
-        raise ValueError(f"opencl: there are no {k} largest in rows of {x.shape[-1]}")
+        raise ValueError(f"opencl: rows have {x.shape[-1]} elements, got k={k}")
     n = x.shape[-1]
     rows = math.prod(x.shape[:-1])
     shape = (*x.shape[:-1], k)
