@@ -347,7 +347,7 @@ def test_calls_that_do_not_fit():
         op(pg.ones(3), 1.0, t=1)
     with pytest.raises(TypeError, match="s='a' is no number of type float"):
         op(pg.ones(3), 1.0, s="a")
-    with pytest.raises(TypeError, match="no code for complex64; dtypes= names float32"):
+    with pytest.raises(TypeError, match="no code for complex64; dtypes= lists float32"):
         op(pg.ones(3, dtype="complex64"), 1, s=1)
     heat = source_kernel("custom.Heat(x; rate)", HEAT.replace("T rate", "int rate"))
     with pytest.raises(TypeError, match=r"rate=1\.5 is no number of type int"):

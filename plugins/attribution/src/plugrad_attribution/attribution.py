@@ -73,9 +73,9 @@ def attribute(
         at: The names of scopes (``pg.name_scope``), or patterns for them, whose results
             get a relevance as well. The result of a scope is the result of its last
             kernel run that receives relevance.
-        ledger: Whether to add up where the value has gone. It reads values, so a
-            function that ``jit`` has compiled runs eagerly in each call, and ``vmap``
-            raises an error.
+        ledger: Whether to return a ledger of where the value has gone. A ledger reads
+            values, so a function that ``jit`` has compiled runs eagerly in each call,
+            and ``vmap`` raises an error.
 
     Returns:
         An ``Attribution``.

@@ -147,7 +147,7 @@ class Composite:
         return found
 
     def bind(self, f: Callable[P, R]) -> Callable[P, R]:
-        """Return ``f``, run under the rules of this composite."""
+        """Return a function that runs ``f`` under the rules of this composite."""
         for block in reversed(self._blocks):
             f = block(f)
         return f

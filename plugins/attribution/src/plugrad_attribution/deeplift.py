@@ -45,8 +45,8 @@ def deep_lift(
             first axis is that of the examples. It runs once for the baseline and once
             for ``x``, and must run the same kernels both times.
         x: The examples, of real numbers.
-        baseline: What the examples are compared with: a tensor that can be broadcast to
-            ``x``.
+        baseline: The input to compare the examples with: a tensor that can be broadcast
+            to ``x``.
         target: The value that is explained, as in ``attribute``.
         tolerance: The largest ``gap`` that an example may have, relative to the larger
             of its two absolute values. None skips the check. The check reads values, so
@@ -96,7 +96,7 @@ def _contributions(
     chunk: int | None,
     without_rule: set[str],
 ) -> Contributions:
-    """Return the contributions, and add kernels without a rule to a set."""
+    """Return the contributions; add kernels that have no rule to ``without_rule``."""
 
     def work(target: Target, x: Tensor, baseline: Tensor) -> tuple[Tensor, ...]:
         with recording() as runs:

@@ -131,7 +131,7 @@ class Extent(NamedTuple):
 def watched(
     rules: Composite, f: Callable[P, R], tell: Tell, extent: Extent
 ) -> Callable[P, R]:
-    """Return ``f``, run under the rules of a composite and watched.
+    """Return a function that runs ``f`` under the rules of a composite and watches it.
 
     Args:
         rules: The composite.
@@ -252,7 +252,7 @@ def _is_relevance(one: Watched, name: str) -> bool:
 def _watched(
     rules: Composite, extent: Extent
 ) -> Iterator[tuple[list[Watched], str | None]]:
-    """Yield what is watched everywhere, and what only at a place of ``where``.
+    """Yield what is watched everywhere, then what is watched only at each ``where``.
 
     Patterns for which only one place has a rule are watched only there: to override a
     pattern also means to treat the kernel runs that match it as one run.

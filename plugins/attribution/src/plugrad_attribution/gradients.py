@@ -111,8 +111,8 @@ def integrated_gradients(
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
         x: The examples, of real numbers.
-        baseline: What the examples are compared with, such as a black image: a tensor
-            that can be broadcast to ``x``.
+        baseline: The input to compare the examples with, such as a black image: a
+            tensor that can be broadcast to ``x``.
         target: The value that is explained, as in ``attribute``.
         steps: The number of gradients.
         method: How the integral is approximated: ``"gausslegendre"``, or
@@ -273,10 +273,11 @@ def guided_backprop(
     """Return the gradient of guided backpropagation.
 
     A ReLU passes a cotangent on if both the cotangent and the ReLU's input are
-    positive. So only paths through neurons that raise the value count. This applies to
-    all runs of the kernels ``Relu`` and ``Relu6``, including those in reused layers and
-    in functions; ``Relu6`` passes nothing on above 6. The result depends less on the
-    explained value than the gradient does: it resembles a picture of edges.
+    positive. So the result includes only paths through neurons that raise the value.
+    This applies to all runs of the kernels ``Relu`` and ``Relu6``, including those in
+    reused layers and in functions; ``Relu6`` passes nothing on above 6. The result
+    depends less on the explained value than the gradient does: it resembles a picture
+    of edges.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose

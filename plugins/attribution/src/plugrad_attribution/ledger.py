@@ -30,7 +30,7 @@ MAX_SCOPE_CHARACTERS = 48
 # of a linear kernel in 33 pretrained ONNX models was 0.8.
 ROUNDING_EPSILONS = 10
 SOFTMAX_PATTERNS = ("attribution.softmax", "plugrad.logsumexp")
-UNSEEN = "(none)"  # the kernel of losses in functions with custom_grad, which run none
+UNSEEN = "(none)"  # for relevance lost in custom_grad functions, which run no kernel
 
 
 class Row(NamedTuple):

@@ -91,7 +91,7 @@ def recording() -> Iterator[Runs]:
 def paired(
     kernel: str, name: str, rule: PairRule, *reads: str
 ) -> Callable[..., Tensor]:
-    """Return the gradient of an input by a rule, which reads the values ``reads``."""
+    """Return a gradient function that passes the values ``reads`` of both to a rule."""
 
     def gradient(dy: Tensor, **given: Any) -> Tensor:
         before = _runs.get().pair(kernel, name, given)
@@ -104,7 +104,7 @@ def paired(
 
 
 def without_rule(kernel: Kernel, name: str) -> Callable[..., Tensor]:
-    """Return a gradient that is the mean of both runs', and notes the missing rule."""
+    """Return a gradient function that averages both runs and notes the missing rule."""
 
     def gradient(*dys: Any, site: plugin.Site, original: Any) -> Tensor:
         runs = _runs.get()

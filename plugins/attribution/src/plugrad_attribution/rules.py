@@ -305,7 +305,7 @@ class WSquare:
 def _spread(
     r: Tensor, x: Tensor, parts: Sequence[Part], layer: Layer, amount: float
 ) -> Tensor:
-    """Return the cotangent of ``x``; positive and negative elements differ in weights.
+    """Return the cotangent of ``x``, given weights for its positive and negative part.
 
     Args:
         r: The relevance of the result.

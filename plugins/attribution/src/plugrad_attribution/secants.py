@@ -341,7 +341,7 @@ def _blocks() -> list[Any]:
 
 
 def with_secants(f: Callable[P, R]) -> Callable[P, R]:
-    """Return ``f``, run under the rules; it must be called in ``recording()``."""
+    """Return a function that runs ``f`` under the rules; call it in ``recording()``."""
     for block in reversed(_blocks()):
         f = block(f)
     return f

@@ -247,7 +247,8 @@ def identity_estimator() -> Table:
     """Return the identity for rounding, signs and steps.
 
     Returns:
-        A table of gradients for ``pg.use_gradients``; the pack ``ste.identity``.
+        A table of gradients for ``pg.use_gradients``, that of the pack
+        ``ste.identity``.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -272,7 +273,8 @@ def clipped_estimator(limit: float = 1.0) -> Table:
         limit: The largest absolute value whose sign has a gradient.
 
     Returns:
-        A table of gradients for ``pg.use_gradients``; the pack ``ste.clipped``.
+        A table of gradients for ``pg.use_gradients``. With the default limit, it is
+        that of the pack ``ste.clipped``.
 
     Raises:
         ValueError: ``limit`` is not a positive number.

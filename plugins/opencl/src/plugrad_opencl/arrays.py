@@ -122,8 +122,8 @@ class ClArrays:
     def upload(self, values: np.ndarray[Any, DType]) -> ClArray | Strings:
         """Return a copy on the device. Strings stay on the host, as a read-only view.
 
-        On the device True is the byte 1, whatever byte it is in ``values``, because
-        kernels compute with it.
+        On the device, True is always the byte 1, whatever byte it is in ``values``,
+        because kernels compute with it.
         """
         if values.dtype.hasobject:
             values = values.view()

@@ -120,7 +120,8 @@ def _with_checks(
             return NotImplemented
         known = " ".join(map(str, supported))
         raise TypeError(
-            f"{contract.op}: no code for {work}; dtypes= names {known}, cast to one"
+            f"{contract.op}: no code for {work}; dtypes= lists {known}, so cast to one "
+            "of these"
         )
 
     return implementation
@@ -290,8 +291,8 @@ def _contract(
         contract = plugin.contracts()[kernel]
     elif "(" not in kernel:
         raise ValueError(
-            f"{caller}: there is no kernel {kernel!r}; say what a new one takes, as "
-            "in 'mylib.Name(x, y; attribute)'"
+            f"{caller}: there is no kernel {kernel!r}; a new one needs a signature, "
+            "such as 'mylib.Name(x, y; attribute)'"
         )
     else:
         has_outputs = "->" in kernel or not assigned

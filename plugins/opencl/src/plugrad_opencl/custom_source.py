@@ -128,7 +128,7 @@ class Source:
                 if not p.fits(x.dtype, types):
                     raise TypeError(
                         f"{self.contract.op}: {p.name} is {x.dtype}, and the kernel "
-                        f"takes {p.type}; cast it, or write {p.name}_t there"
+                        f"takes {p.type}; cast it, or declare it as {p.name}_t"
                     )
                 values.append(x.buffer)
                 scalars.append(None)

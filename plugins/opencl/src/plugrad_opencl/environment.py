@@ -56,7 +56,7 @@ def _writable(path: Path) -> bool:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
-            return path.stat().st_uid == os.getuid()  # else others could put code there
+            return path.stat().st_uid == os.getuid()  # or others could put code there
     except OSError:
         return False
 

@@ -30,7 +30,8 @@ class Pool:
     """Buffers by size class.
 
     Args:
-        allocate: Bytes -> a new buffer; raises MemoryError.
+        allocate: A function of a size in bytes that returns a new buffer, or raises
+            MemoryError.
         finish: Waits for the device.
         limit: The maximum number of bytes in idle buffers.
         largest: The maximum number of bytes in a buffer.

@@ -1,4 +1,4 @@
-"""Compiles a row kernel and the element-wise steps around it to one GPU kernel.
+"""Compiles a row kernel and the element-wise steps around it into one GPU kernel.
 
 A work item holds its elements of a row in registers. The steps before the row kernel
 are the prologue, which computes these elements. The steps after it are the epilogue,
@@ -259,7 +259,7 @@ class _RegionCode:
     def _element_loop(self, kept: Mapping[str, str], outputs: Sequence[int]) -> str:
         """Return C that computes the elements of a work item, ``wide`` at a time.
 
-        The C stores the variables ``kept`` in registers, and writes ``outputs``.
+        This code stores the variables of ``kept`` in registers, and writes ``outputs``.
         """
         writes = [(o, *self.outputs[o]) for o in outputs]
         wanted = {*kept.values(), *[variable for _, variable, _ in writes]}
@@ -281,7 +281,7 @@ class _RegionCode:
         return f"{loop} {{ {inside} }} }}"
 
     def _lines(self, wanted: set[str]) -> list[str]:
-        """Return the lines that compute ``wanted``; add the variables that these read."""
+        """Return the lines that compute ``wanted``; add the variables that they use."""
         first = len(self.code.inputs)
         found = list[str]()
         for i, line in reversed([*enumerate(self.code.lines)]):

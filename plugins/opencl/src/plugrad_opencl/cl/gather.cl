@@ -22,7 +22,7 @@ __kernel GROUPED void gather(__global const S *restrict x, __global const N *res
     const N found = index[line / outer * lookups + k];
     const long position = wrapped(found, n);
     const int good = (ulong)position < (ulong)n;
-    if (!good && check) flag[1] = found, flag[0] = check;  // any bad index will do
+    if (!good && check) flag[1] = found, flag[0] = check;  // any one bad index suffices
     __global const S *restrict from = x + (line * n + (good ? position : 0)) * width;
     __global S *restrict to = y + row * width;
     for (long j = 0; j < width; j++) to[j] = good ? from[j] : (S)0;
@@ -42,7 +42,7 @@ __kernel GROUPED void gather(__global const S *restrict x, __global const N *res
   _Pragma("unroll") for (int e = 0; e < PER_ITEM; e++) {
     const long position = wrapped(found[e], n);
     const int good = (ulong)position < (ulong)n;
-    if (!good && check) flag[1] = found[e], flag[0] = check;  // any bad index will do
+    if (!good && check) flag[1] = found[e], flag[0] = check;  // any one bad index suffices
     const O from = (line[e] * (O)n + (good ? (O)position : 0)) * (O)width + column[e];
     value[e] = x[from];
     if (!good) value[e] = (S)(0);

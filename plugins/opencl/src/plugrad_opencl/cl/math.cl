@@ -261,7 +261,7 @@ static inline T f_fmod(T a, T b) {
 #define f_fmod fmod
 #endif
 
-// The remainder with the sign of b, even if it is 0.
+// The remainder, with the sign of b even if the remainder is 0.
 static inline T f_mod(T a, T b) {
   const T r = f_fmod(a, b), y = (r < F(0.0)) ^ (b < F(0.0)) ? r + b : r;
   return r != F(0.0) ? y : f_sign_of(fabs(r), b);

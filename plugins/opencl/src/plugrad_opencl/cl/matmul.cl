@@ -1,5 +1,5 @@
 // y = a b for few rows, on a CPU. It takes as long as reading b once in memory order. With
-// DOTS, the columns of b and the rows of a are contiguous, else the rows of b.
+// DOTS, the columns of b and the rows of a are contiguous; without it, the rows of b are.
 typedef $type S;
 VECTOR(T, S);
 $functions

@@ -10,7 +10,7 @@ static inline uint segment_of(N id, int segments) {
   return id >= 0 && (ulong)id < (ulong)segments ? (uint)id : (uint)segments;
 }
 
-// counts[digit, group] is the number of rows of a group with a digit.
+// counts[digit, group] is the number of rows in the group that have the digit.
 __kernel GROUPED void count(__global const N *restrict ids, __global const uint *restrict keys,
                             __global int *restrict counts, int rows, int segments, int shift,
                             int groups) {

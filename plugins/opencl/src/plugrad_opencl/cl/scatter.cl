@@ -12,7 +12,7 @@ static long target_of(__global const N *restrict index, __global const int *rest
     const N coordinate = index[k];
     if (coordinate < 0 || (ulong)coordinate >= (ulong)sizes[k]) {
       good = 0;
-      flag[1] = coordinate, flag[0] = check;  // any bad index will do
+      flag[1] = coordinate, flag[0] = check;  // any one bad index suffices
     }
     target = target * sizes[k] + (long)coordinate;
   }

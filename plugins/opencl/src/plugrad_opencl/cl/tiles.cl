@@ -1,7 +1,7 @@
-// y = finish(a b + bias) on a GPU. A work group computes a tile of ROWS by COLUMNS. Its
-// items form SLICES of ITEMS_DOWN by ITEMS_ACROSS items. An item computes ITEM_ROWS by
-// ITEM_COLUMNS in registers. Each DEEP steps along k are divided among the slices.
-// The sums of the slices are added at the end, in a fixed order.
+// y = finish(a b + bias) on a GPU. A work group computes a tile of ROWS by COLUMNS elements.
+// Its items form SLICES slices of ITEMS_DOWN by ITEMS_ACROSS items. An item computes
+// ITEM_ROWS by ITEM_COLUMNS elements in registers. Each DEEP steps along k are divided among
+// the slices. The sums of the slices are added at the end, in a fixed order.
 //
 // The next DEEP steps are read into registers while the current ones are multiplied. Local
 // memory has two stages, so that DEEP steps need only one barrier.
@@ -34,8 +34,8 @@ static inline S finish(S y, $real alpha) { return $finish; }
 #endif
 #define SLICES (GROUP / SLICE)
 #define SHARE (DEEP / SLICES)  // steps of a slice
-// In local memory, rows across k are contiguous. With matrix units, lines along k are
-// contiguous if they are read along k.
+// In local memory, rows across k are contiguous. With matrix units, a matrix that is read
+// along k is turned: its lines along k are contiguous.
 #define A_TURNED (UNITS && A_ALONG_K)
 #define B_TURNED (UNITS && B_ALONG_K)
 #define A_LINE (A_TURNED ? DEEP + 4 : ROWS + PAD)
@@ -64,7 +64,7 @@ static inline S finish(S y, $real alpha) { return $finish; }
 typedef $vector V;
 #endif
 
-// The elements of an item are four neighbors, or two times four that are half a tile
+// The elements of an item are four neighbors, or two groups of four that are half a tile
 // apart. Therefore the items in a row of a warp read from different banks.
 #define PLACE(s, items, item) ((s) / 4 * 4 * (items) + (item) * 4 + (s) % 4)
 

@@ -69,7 +69,7 @@ def block_matmul(
     bits: int,
     rounded: bool,
 ) -> Any:
-    """Multiply few rows by the codes; for more rows, the weights are unpacked first."""
+    """Multiply a few rows by the codes; for more rows, unpack the weights first."""
     outputs, blocks = scale.shape
     inputs = x.shape[-1]
     rows = math.prod(x.shape[:-1])
