@@ -1,12 +1,12 @@
-/* Attention of few queries, and rotary embeddings, in float32. */
+/* Attention for a small number of queries, and rotary embeddings, in float32. */
 #include "mathematics.h"
 
 /* --- attention -------------------------------------------------------------------- */
 
-/* The keys are read in blocks, and no score is kept: each block changes the maximum, the
-   sum of exponentials and the weighted sum of values of a row (M. Milakov and N.
-   Gimelshein, "Online normalizer calculation for softmax", 2018). Four rows share the
-   loads of keys and values. */
+/* The keys are read in blocks, whose scores are discarded: each block updates the
+   maximum, the sum of exponentials and the weighted sum of values of each row (M.
+   Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018). Four
+   rows share the loads of keys and values. */
 enum { ROWS = 4, KEYS = 64, MAX_SIZE = 256, MASK_NONE = 0, MASK_BOOL = 1 };
 #define PADDED(n) (CEIL_DIV(n, (u32)LANES) * LANES)
 
@@ -15,14 +15,15 @@ typedef struct {
     const void *mask;
     const i32 *lengths;
     f32 *y;
-    /* in the order of the descriptor */
+    /* from here to `mask_query` in the order of the argument `numbers` */
     u32 batch, heads, groups, queries, keys, size, width, causal;
-    u32 length_count; /* 0: all keys are filled; 1: one length for all batches */
-    u32 mask_kind, mask_batch, mask_head, mask_query; /* strides in elements */
+    u32 length_count; /* 0: all keys are valid; 1: one length for all batches */
+    u32 mask_kind, mask_batch, mask_head, mask_query; /* the last three: strides */
     f32 scale;
 } Attention;
 
-/* The state of up to four rows of one group: queries of the heads that share it. */
+/* The state of up to four rows. A row is one query of one head; the heads share one
+   group of keys and values. */
 typedef struct {
     f32 q[ROWS][MAX_SIZE], y[ROWS][MAX_SIZE], p[ROWS][KEYS], peak[ROWS], by[ROWS];
     f64 total[ROWS];
@@ -51,7 +52,8 @@ static void begin_rows(const Attention *s, Block *b, u32 batch, u32 group, u32 f
     }
 }
 
-/* The scores of `rows` rows for two keys, or for one if both pointers are equal. */
+/* Computes the scores of `rows` rows for two keys, or for one if both pointers are
+   equal. */
 INLINE void score_pair(Block *b, const f32 *k0, const f32 *k1, u32 size, u32 j, u32 rows) {
     vec a[ROWS], c[ROWS];
     for (u32 r = 0; r < rows; r++) a[r] = c[r] = VEC(0);
@@ -96,7 +98,7 @@ static void exponentiate(Block *b, u32 r, u32 first, u32 n) {
     for (u32 j = valid; j < end; j++) p[j] = -INFINITY;
     vec peaks = VEC(before), sum = VEC(0);
     for (u32 j = 0; j < end; j += LANES) peaks = PMAX(peaks, VLOAD(p + j));
-    f32 peak = reduce_max(peaks); /* scores that are NaN are not maxima */
+    f32 peak = reduce_max(peaks); /* NaN scores are ignored */
     f32 shift = peak == -INFINITY ? 0 : peak, ratio[LANES];
     for (u32 j = 0; j < end; j += LANES) {
         vec e = exp_below(SUB(VLOAD(p + j), VEC(shift)));
@@ -109,8 +111,8 @@ static void exponentiate(Block *b, u32 r, u32 first, u32 n) {
     b->peak[r] = peak;
 }
 
-/* Adds p v to the rows of y times `by`: the columns from `at` on, in one vector if `n1` is
-   0, else in two. The first has n0 columns, the second n1. */
+/* Multiplies the rows of y by `by` and adds p v, in the columns from `at` on: one
+   vector of `n0` columns and, if `n1` is not 0, a second one of `n1` columns. */
 INLINE void add_columns(Block *b, const f32 *v, u32 width, u32 keys, u32 rows, u32 at, u32 n0,
                         u32 n1) {
     vec a[ROWS], c[ROWS];
@@ -183,9 +185,9 @@ static void attend_blocks(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Writes [batch, heads, queries, width]; see the kernel Attention. The numbers are the
-   fields of Attention from `batch` to `mask_query`. `size` and `width` are at most
-   MAX_SIZE. The axis of keys of the mask has stride 1. */
+/* Writes [batch, heads, queries, width]; see the kernel Attention. `numbers` contains
+   the fields of the struct Attention from `batch` to `mask_query`. `size` and `width`
+   are at most MAX_SIZE. The mask has stride 1 along its key axis. */
 EXPORT("attention_f32")
 void attention_f32(const f32 *q, const f32 *k, const f32 *v, const void *mask,
                    const i32 *lengths, f32 *y, const u32 *numbers, f64 scale) {

@@ -55,18 +55,19 @@ BINARY_SMALL(floor_div_f64, f64, f64, SLOW, floor_div_of_f64(p, q))
 typedef f32 floats __attribute__((vector_size(4 * LANES)));
 typedef f64 doubles __attribute__((vector_size(8 * LANES)));
 #define TO_DOUBLES(v) __builtin_convertvector((floats)(v), doubles)
-#define OF_DOUBLES(v) ((vec)__builtin_convertvector(v, floats))
+#define TO_FLOATS(v) ((vec)__builtin_convertvector(v, floats))
 #define FLOOR(v) ((vec)__builtin_elementwise_floor((floats)(v)))
 #define SIGN(v) AND(v, VINT((i32)0x80000000)) /* the sign bit */
 #define DIFFER(a, b) SHR(XOR(a, b), 31) /* whether the signs differ */
 
-/* Returns the exact remainder of the truncated p / q: a quotient below 2^29 times q
-   fits float64. Rounding makes the quotient too large by at most one. The remainder is
-   invalid in lanes with a larger quotient or an infinity, where `known` is false. */
+/* Returns the exact remainder of the truncated p / q: the product of q and a quotient
+   below 2^29 is exact in float64. Rounding makes the quotient too large by at most one.
+   In lanes with a larger quotient or an infinity, the remainder is invalid and `known`
+   is false. */
 INLINE vec truncated_remainder(vec p, vec q, vec *known) {
     doubles x = TO_DOUBLES(p), y = TO_DOUBLES(q), n = __builtin_elementwise_trunc(x / y);
-    *known = AND(LT(ABS(OF_DOUBLES(n)), VEC(0x1p29f)), LT(ABS(q), VEC(INFINITY)));
-    vec r = OF_DOUBLES(x - n * y), beyond = AND_NOT(DIFFER(r, p), EQ(r, VEC(0)));
+    *known = AND(LT(ABS(TO_FLOATS(n)), VEC(0x1p29f)), LT(ABS(q), VEC(INFINITY)));
+    vec r = TO_FLOATS(x - n * y), beyond = AND_NOT(DIFFER(r, p), EQ(r, VEC(0)));
     return WHERE(beyond, ADD(r, OR(ABS(q), SIGN(p))), r);
 }
 
@@ -102,7 +103,7 @@ BINARY_BY(mod_f32, vec_mod, NOT_INTERLEAVED)
 BINARY_BY(floor_div_f32, vec_floor_div, NOT_INTERLEAVED)
 
 /* Integers: x / 0 is 0, and the minimum divided by -1 is the minimum. */
-#define WHOLE(T, U)                                                                      \
+#define INTEGERS(T, U)                                                                  \
     BINARY_SMALL(max_##T, T, T, GRAIN, p > q ? p : q)                                          \
     BINARY_SMALL(min_##T, T, T, GRAIN, p < q ? p : q)                                          \
     INLINE T floor_div_of_##T(T p, T q) {                                                \
@@ -128,16 +129,16 @@ BINARY_BY(floor_div_f32, vec_floor_div, NOT_INTERLEAVED)
     BINARY_SMALL(left_##T, T, T, GRAIN, (U)q < 8 * sizeof(T) ? (T)((U)p << q) : 0)             \
     BINARY_SMALL(right_##T, T, T, GRAIN,                                                       \
            (U)q < 8 * sizeof(T) ? p >> q : p < 0 ? (T)-1 : 0)
-WHOLE(i32, u32)
-WHOLE(i64, u64)
+INTEGERS(i32, u32)
+INTEGERS(i64, u64)
 #pragma clang diagnostic ignored "-Wtype-limits"
 #pragma clang diagnostic ignored "-Wtautological-compare"
-WHOLE(u32, u32)
-WHOLE(u64, u64)
+INTEGERS(u32, u32)
+INTEGERS(u64, u64)
 
 /* --- powers ----------------------------------------------------------------------- */
 
-/* y log2(x) for x = m 2^e, accurate to 2^-30, by the series of
+/* Returns y log2(x) for x = m 2^e, accurate to 2^-30, from the series of
    log2((1 + s) / (1 - s)). */
 INLINE doubles log2_times(vec m, vec e, vec y) {
     doubles x = TO_DOUBLES(m), s = (x - 1) / (x + 1), z = s * s;
@@ -147,11 +148,11 @@ INLINE doubles log2_times(vec m, vec e, vec y) {
     return (p * s + TO_DOUBLES(e)) * TO_DOUBLES(y);
 }
 
-/* Returns x^y as 2^n 2^f. All but the last step is computed in float64. */
+/* Returns x^y as 2^n 2^f. All steps but the last are computed in float64. */
 INLINE vec vec_pow(vec x, vec y) {
     vec e, m = split(x, &e);
     doubles power = log2_times(m, e, y), whole = __builtin_elementwise_rint(power);
-    vec f = OF_DOUBLES(power - whole), n = OF_DOUBLES(whole);
+    vec f = TO_FLOATS(power - whole), n = TO_FLOATS(whole);
     vec normal = AND(AND(GT(x, VEC(0)), LT(x, VEC(INFINITY))), LT(ABS(n), VEC(126)));
     vec z = exp2_of_fraction(f);
     z = IADD(z, SHL(TO_INT(n), 23));
@@ -206,7 +207,8 @@ __attribute__((noinline)) static void run_pair(Pair *run, const Operands *o, f32
 }
 
 /* NAME_row computes EXPR of p, q and r, the elements of three operands: the result of two
-   kernels without storing the intermediate one. The result may overwrite an operand. */
+   kernels without storing the intermediate result. The result may overwrite an operand.
+   */
 #define PAIR(NAME, EXPR)                                                                 \
     static void NAME##_blocks(const Blocks *s, f32 *y, u32 blocks) {                     \
         const f32 *a = s->in[0], *b = s->in[1], *c = s->in[2];                           \

@@ -1,5 +1,5 @@
-/* Products of few rows with weights of 4 or 8 bits, where each block of neighbours has a
-   scale and may have an offset. The weights stay in memory as they are. */
+/* Products of a few rows with 4-bit or 8-bit weights. Each block of adjacent weights
+   has a scale and may have an offset. The weights are not unpacked in memory. */
 #include "plugrad.h"
 #include INTRINSICS
 
@@ -10,10 +10,10 @@ typedef f32 Floats __attribute__((ext_vector_type(LANES)));
 typedef enum { FOUR_BITS, UNSIGNED, SIGNED } Codes;
 
 typedef struct {
-    const f32 *x, *sums; /* prepared rows, and the sum of each of their blocks */
-    const i16 *rounded;  /* or rounded rows, or one such row in bytes, */
-    const i8 *bytes;
-    const f32 *factors; /* and the factor of each of their blocks */
+    const f32 *x, *sums;    /* float32 rows; the sum of each block of a row */
+    const i16 *rounded;     /* instead of `x`: rounded rows, */
+    const i8 *bytes;        /* or one rounded row as bytes; */
+    const f32 *factors;     /* with either, the factor of each block of a row */
     const u8 *codes;
     const f32 *scale, *offset;
     f32 *y;
@@ -25,8 +25,8 @@ enum { MAX_BLOCK = 256 };
 
 INLINE size_t bytes_of(Codes kind, u32 n) { return kind == FOUR_BITS ? n / 2 : n; }
 
-/* Prefetches the weights of some outputs. The arrays are too short for the processor to
-   recognize them in time. */
+/* Prefetches the weights of some outputs. The arrays are too short for the hardware
+   prefetcher to recognize them in time. */
 INLINE void prefetch_outputs(const Product *s, u32 first, u32 count) {
 #if CACHE_CONTROL
     enum { CACHE_LINE = 64 };
@@ -43,8 +43,8 @@ INLINE void prefetch_outputs(const Product *s, u32 first, u32 count) {
 
 /* --- rows of x -------------------------------------------------------------------- */
 
-/* Copies a block. With 4 bits, it then begins with the elements of even numbers, as the
-   low halves of bytes do. */
+/* Copies a block. For 4-bit codes, the elements at even indices, whose codes are the
+   low halves of bytes, are moved to the front. */
 #define COPY_BLOCK(T)                                                                    \
     static void copy_block_##T(const T *x, T *y, u32 n, Codes kind) {                    \
         if (kind != FOUR_BITS) memcpy(y, x, n * sizeof(T));                              \
@@ -54,8 +54,9 @@ INLINE void prefetch_outputs(const Product *s, u32 first, u32 count) {
 COPY_BLOCK(f32)
 COPY_BLOCK(i16)
 
-/* Copies a block as bytes. With 4 bits, 16 elements of even numbers and 16 of odd numbers
-   take turns, as they are in the low and the high halves of 16 bytes of codes. */
+/* Copies a block as bytes. For 4-bit codes, each run of 32 elements is reordered: first
+   the 16 at even indices, whose codes are the low halves of 16 bytes, then the 16 at
+   odd indices, whose codes are the high halves. */
 static void copy_block_i8(const i16 *x, i8 *y, u32 n, Codes kind) {
     for (u32 i = 0; i < n; i++)
         y[kind == FOUR_BITS ? i / 32 * 32 + i % 2 * 16 + i % 32 / 2 : i] = (i8)x[i];
@@ -70,8 +71,9 @@ static void prepare_row(const f32 *x, f32 *y, f32 *sums, u32 inputs, u32 block, 
     }
 }
 
-/* Rounds a row to 8 bits in blocks, as the contract says: x is about y, or `bytes` if it
-   is not null, times `factors`. A block that contains NaN or infinities gets the factor
+/* Rounds a row to 8 bits in blocks, as the kernel's contract specifies: x is
+   approximately the rounded row times `factors`. The rounded row is written to `bytes`
+   or, if that is null, to y. A block that contains NaN or infinities gets the factor
    NaN. */
 static void round_row(const f32 *x, i16 *y, i8 *bytes, f32 *factors, f32 *sums, u32 inputs,
                       u32 block, Codes kind) {
@@ -98,7 +100,7 @@ static void round_row(const f32 *x, i16 *y, i8 *bytes, f32 *factors, f32 *sums, 
 
 /* --- products --------------------------------------------------------------------- */
 
-/* What the offsets add to an output of a row. */
+/* Returns the contribution of the offsets to an output of a row. */
 INLINE f32 sum_of_offsets(const Product *s, u32 output, u32 row) {
     if (!s->offset) return 0;
     u32 blocks = s->inputs / s->block;
@@ -152,8 +154,9 @@ INLINE void multiply(const Product *s, u32 first, u32 columns, u32 row, u32 rows
         }
 }
 
-/* The same for rows that were rounded: products of 16-bit integers, summed in 32 bits. */
-#ifdef HALF_MADD_I16 /* a block of 32 codes of 4 bits has 16 bytes */
+/* `multiply_rounded` is like `multiply`, but for rounded rows: it sums products of
+   16-bit integers in 32 bits. */
+#ifdef HALF_MADD_I16 /* a block of 32 4-bit codes has only 16 bytes */
 enum { WORDS = WORDS_MADD_I16 };
 #define MADD_WORDS(a, b) (Sums)HALF_MADD_I16(a, b)
 #else
@@ -214,7 +217,8 @@ INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, 
         }
 }
 
-/* Computes two outputs at once, or one for more than two rows. */
+/* Computes both outputs of a pair together or, for more than two rows, one after the
+   other. */
 #define PAIR(MULTIPLY, KIND, BLOCK)                                                      \
     {                                                                                    \
         for (u32 c = 0; c < columns && rows > 2; c++)                                    \
@@ -249,12 +253,12 @@ OUTPUTS_OF_ALL(multiply_rounded)
 
 /* --- products of one rounded row -------------------------------------------------- */
 
-/* One row, rounded to bytes, by codes of 4 bits and signed codes, which are not widened.
+/* Multiplies one row, rounded to bytes, by 4-bit or signed codes without widening them.
    Four outputs share the loads of the row. */
 #ifdef DOT_U8_I8
 enum { BYTES = 32 };
 typedef u8 HalfBytes __attribute__((ext_vector_type(BYTES / 2)));
-typedef u8 ManyBytes __attribute__((ext_vector_type(BYTES)));
+typedef u8 Bytes32 __attribute__((ext_vector_type(BYTES)));
 typedef i8 SignedBytes32 __attribute__((ext_vector_type(BYTES)));
 typedef i32 ByteSums __attribute__((ext_vector_type(BYTES / 4)));
 typedef f32 ByteTotals __attribute__((ext_vector_type(BYTES / 4)));
@@ -267,7 +271,7 @@ INLINE ByteSums dot_bytes(const u8 *codes, const i8 *x, u32 block, Codes kind) {
         if (kind == FOUR_BITS) {
             HalfBytes c;
             memcpy(&c, codes + i / 2, sizeof c);
-            ManyBytes w = __builtin_shufflevector(
+            Bytes32 w = __builtin_shufflevector(
                 c & 15, c >> 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
                 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
             sum += (ByteSums)DOT_U8_I8(w, v);
@@ -327,10 +331,10 @@ INLINE bool multiply_bytes(const Product *s, u32 grain) { return false; }
 #define IN_BYTES(rows, block, kind) false
 #endif
 
-/* Writes [rows, outputs]; see the kernel BlockQuantizedMatMul. `work` has room for x and
-   for two numbers for each of its blocks. A chunk of codes, which is `block` bytes or
-   half of that with 4 bits, is a multiple of LANES and of WORDS bytes, and a block has at
-   most MAX_BLOCK codes. */
+/* Writes [rows, outputs]; see the kernel BlockQuantizedMatMul. `work` has room for x
+   and for two numbers per block of x. A block has at most MAX_BLOCK codes. They occupy
+   `block` bytes, or half as many with 4 bits; this number of bytes is a multiple of
+   LANES and of WORDS. */
 EXPORT("block_matmul_f32")
 void block_matmul_f32(const f32 *x, const u8 *codes, const f32 *scale, const f32 *offset,
                       f32 *work, f32 *y, u32 rows, u32 outputs, u32 inputs, u32 block,

@@ -71,7 +71,7 @@ static u16 to_half(f64 x) {
     return sign | (u16)(m + ((u32)(e + 14) << 10));
 }
 
-/* Numbers of the dtypes, in the order of TYPES in plugrad_wasm/launch.py. */
+/* Dtype numbers, in the order of TYPES in plugrad_wasm/launch.py. */
 #define TYPES(X)                                                                         \
     X(1, i8) X(2, i16) X(3, i32) X(4, i64) X(5, u8) X(6, u16) X(7, u32) X(8, u64)
 enum { BOOL, I64 = 4, U64 = 8, F16, F32, F64, C64, C128 };

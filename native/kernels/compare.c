@@ -18,7 +18,7 @@ typedef struct {
 } u128;
 #define CHOOSE(T, ic, it, ie)                                                            \
     for (u32 i = 0; i < n; i++) {                                                        \
-        T a = t[it], b = e[ie]; /* read first: no branch */                              \
+        T a = t[it], b = e[ie]; /* reading both avoids a branch */                     \
         y[i] = c[ic] ? a : b;                                                            \
     }
 #define SELECT(NAME, T)                                                                  \

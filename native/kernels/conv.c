@@ -147,8 +147,8 @@ static void clear_output(const Windows *w, void *y, u32 itemsize) {
     if (needed) memset(y, 0, n);
 }
 
-/* Transposes filters for the input gradient: per group to
-   [positions of the phase, out, in]. */
+/* Transposes the filters for the input gradient: each group becomes [positions of the
+   phase, out, in]. */
 typedef struct {
     const Windows *w;
     const Axis *axes;
@@ -184,7 +184,8 @@ static void transpose_filters(u32 begin, u32 end, void *ctx) {
 /* --- float32 on native targets: windows are read in place -------------------------- */
 
 /* Writes the size of the workspace of a `PaddedInput`, in float32 elements. It is f64
-   because windows with a large dilation can need more elements than fit an integer. */
+   because windows with a large dilation can need more elements than fit in an integer.
+   */
 EXPORT("conv_space_f32")
 void conv_space_f32(const Windows *w, f64 *space) {
     Extent e[3];
@@ -228,11 +229,11 @@ void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *d
 }
 #endif
 
-/* y[windows, out] = epilogue(x[windows, positions in] filter[positions in, out]). With
-   a `workspace` for transposed filters, it computes the input gradient. If `tiles` is
-   not 0, windows of 3 x 3 are computed by Winograd's algorithm, on `lanes` threads,
-   each `tiles` tiles at a time. `between` is the workspace for these tiles or, on
-   native targets, for a PaddedInput. */
+/* y[windows, out] = epilogue(x[windows, positions * in] filter[positions * in, out]).
+   With a `workspace` for transposed filters, it computes the input gradient. If `tiles`
+   is not 0, windows of 3 x 3 are computed by Winograd's algorithm, on `lanes` threads,
+   each of which computes `tiles` tiles at a time. `between` is the workspace for these
+   tiles or, on native targets, for a PaddedInput. */
 EXPORT("conv_f32")
 void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *workspace,
               f32 *between, u32 tiles, u32 lanes, const f32 *bias,
@@ -280,7 +281,7 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
     }
 }
 
-/* dfilter[positions in, out] = x[windows, positions in]ᵀ dy[windows, out] */
+/* dfilter[positions * in, out] = x[windows, positions * in]ᵀ dy[windows, out] */
 EXPORT("conv_filter_f32")
 void conv_filter_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
@@ -305,8 +306,8 @@ typedef struct {
     bool backward;
 } Task;
 
-/* A row of y, with all channels, is the sum over the positions of its window. Backward,
-   the in and out axes of the filter are exchanged. */
+/* A row of y consists of all channels of one window; it is a sum over the positions of
+   the window. If `backward`, the filter's in and out axes are exchanged. */
 #define CONV(T, name)                                                                  \
     static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
         const Task *s = ctx;                                                           \

@@ -1,9 +1,9 @@
 /* Depthwise convolutions and their gradients.
 
    Filters are [*window, channels, multiplier]. The input gradient is the same computation
-   with other axes; with a multiplier it also sums the outputs of a channel.
+   with other axes; with a multiplier, it also sums over the outputs of each channel.
 
-   Map: float32 without multiplier; all dtypes.
+   Map: float32 without a multiplier; all dtypes.
 */
 #include "gemm.h"
 #include "windows.h"
@@ -17,7 +17,7 @@ typedef struct {
     const Epilogue *epilogue;
 } Task;
 
-/* --- float32 without multiplier --------------------------------------------------- */
+/* --- float32 without a multiplier ------------------------------------------------- */
 
 /* A tile is TILE_WINDOWS windows times TILE_VECTORS vectors of channels; its sums are
    independent of each other. A row of windows reads at most MAX_LINES lines of the
@@ -62,8 +62,9 @@ static WindowRow find_row(const Task *s, u32 i) {
     return row;
 }
 
-/* Computes `n` neighbouring windows from positions first to last - 1, in `m` vectors of
-   channels from c on. The first window reads from element `at` of a line on. */
+/* Computes `n` adjacent windows, beginning with window `output`, in `m` vectors of
+   channels from channel `c` on. Only positions `first` to `last - 1` of a window are
+   summed. The first window begins at element `at` of each line. */
 #define WINDOWS_OF(V, GET, ALL)                                                        \
     INLINE void windows_of_##V(const WindowRow *row, const Axis *a, i32 channels, i32 c, \
                                u32 m, i32 output, u32 n, i32 first, i32 last) {        \
@@ -99,8 +100,8 @@ WINDOWS_OF(v4, LOAD, SPLAT)
 #define windows_of_v4 windows_of_vec
 #endif
 
-/* Computes windows p to p + n - 1 in all channels, `m` vectors at a time. The last vector
-   overlaps the previous one. */
+/* Computes windows `p` to `p + n - 1` in all channels, `m` vectors at a time. The last
+   vector overlaps the previous one. */
 INLINE void run_windows(const WindowRow *row, const Axis *a, i32 channels, u32 m, i32 p,
                         u32 n, i32 first, i32 last) {
     i32 c = 0, wide = (i32)m * LANES;
@@ -128,8 +129,8 @@ SHARED bool is_inside(const Axis *a, i32 output) {
     return last - first == a->positions;
 }
 
-/* Computes a row. Windows begin to end - 1 lie inside the input; the last tile of them
-   may overlap the previous tile. */
+/* Computes a row. Windows `begin` to `end - 1` lie inside the input; their last tile
+   may overlap the previous one. */
 INLINE void run_row(const WindowRow *row, const Axis *a, i32 channels) {
     i32 begin = 0, end = a->outputs;
     while (begin < end && !is_inside(a, begin)) begin++;
@@ -167,8 +168,9 @@ static void run_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Without multiplier: at least four channels, windows of at most MAX_LINES lines, forward
-   (with bias and activation) or backward. */
+/* Computes a convolution without a multiplier, forward (with bias and activation) or
+   backward. There must be at least four channels, and at most MAX_LINES lines per
+   window. */
 EXPORT("depthwise_single_f32")
 void depthwise_single_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y,
                           const f32 *bias, const f32 *slopes, u32 activation,

@@ -9,8 +9,9 @@ typedef struct {
     const i32 *shape;
 } Broadcast;
 
-/* An item is a block of a row; a row has `blocks` blocks. Whole rows along the axis
-   before the last axis are a constant step apart. */
+/* An item is a block of a row; a row has `blocks` blocks. Rows that consist of one
+   block are computed several at a time, along the axis before the last axis, where they
+   are a constant step apart. */
 static void run_rows(u32 item, u32 end, void *ctx) {
     const Broadcast *job = ctx;
     u32 outer = job->rank - 1, row = item / job->blocks, block = item % job->blocks;
@@ -51,9 +52,9 @@ static void run_rows(u32 item, u32 end, void *ctx) {
 /* Rows of at most SHORT_ROW_ELEMENTS are merged into rows of at most LONG_ROW_BYTES. */
 enum { SHORT_ROW_ELEMENTS = 256, LONG_ROW_BYTES = 4096 };
 
-/* Returns the number of the operand that each row reads again, such as a bias, while
-   the other operands advance. Returns `count` if there is no such operand or more than
-   one. */
+/* Returns the index of the operand that each row reads again, such as a bias, while the
+   other operands advance. Returns `count` if there is no such operand or more than one.
+   */
 static u32 find_repeated_operand(const Operands *o, u32 count, const i32 *shape) {
     u32 found = count;
     for (u32 k = 0; k < count; k++) {

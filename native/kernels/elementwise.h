@@ -10,9 +10,9 @@
 
 #define GRAIN 65536 /* elements for one thread: waking another thread costs 40 us */
 #define SLOW 2048 /* the same for functions that take at least 10 ns per element */
-/* Elements of a piece. Arrays longer than the grain are divided into smaller pieces, so
-   that threads get even shares: with pieces of 65,536 elements, one of two threads
-   would get two thirds of 200,000 elements. */
+/* The number of elements per piece. Arrays longer than the grain are divided into
+   smaller pieces, so that threads get even shares: with pieces of 65,536 elements, one
+   of two threads would get two thirds of 200,000 elements. */
 #define PIECE_SIZE(n, grain) ((n) > (grain) ? (grain) / 4 : (grain))
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
 } Flat;
 
 
-/* NAME(x, y, n): y[i] = EXPR of a = x[i]. */
+/* NAME(x, y, n): y[i] = EXPR, where a is x[i]. */
 #define UNARY(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, WIDE)
 #define UNARY_SMALL(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, SMALL)
 #define UNARY_(NAME, X, Y, GRAIN, EXPR, HOW)                                             \

@@ -25,21 +25,22 @@ enum { IN_PLACE_MAX_SPAN = 0, PAGE_ELEMENTS = 1, PACK_A_MIN_COLUMNS = 0 };
 enum { TASK_MIN_PANELS = 1 };
 #define thread_count() (u32)1 /* no decision depends on it here */
 #else
-/* Multiply-adds: the minimum that is worth waking a thread, about 5 us, and the maximum
-   of a task, 2 to 4 ms. */
+/* The minimum number of multiply-adds that is worth waking a thread (about 5 us), and
+   the maximum number per task (2 to 4 ms). */
 enum { TASK_MIN_MULTIPLY_ADDS = 1 << 19, TASK_MAX_MULTIPLY_ADDS = 1 << 28 };
 enum { TASKS_PER_THREAD = 2 };
 /* The maximum distance between the first and the last row of a transposed A that is
    read in place, in elements: 64 pages, which fit the TLB. */
 enum { IN_PLACE_MAX_SPAN = 1 << 16 };
-/* Rows a multiple of a page apart compete for the same few lines of the first-level
-   cache. Such rows of B are always packed, and those of A if C has at least
+/* Rows that are a multiple of a page apart compete for the same few lines of the
+   first-level cache. Such rows of B are always packed, and those of A if C has at least
    PACK_A_MIN_COLUMNS columns. */
 enum { PAGE_ELEMENTS = 4096 / sizeof(f32), PACK_A_MIN_COLUMNS = 256 };
-/* The number of panels of B that are packed together. For at most PACK_FIRST_MAX_ROWS
-   rows, B is packed before the rows are computed, not while the first rows are. */
+/* The number of panels of B that are packed together. If A has at most
+   PACK_FIRST_MAX_ROWS rows, B is packed before any rows are computed; otherwise, it may
+   be packed while the first rows are computed. */
 enum { PACK_GROUP_PANELS = 8, PACK_FIRST_MAX_ROWS = 64 };
-/* A task has at least this many panels, because each task reads its rows of A. */
+/* A task has at least this many panels, because each task has to read its rows of A. */
 enum { TASK_MIN_PANELS = 128 / NR };
 static f32 *a_buffer(void) { return thread_scratch(0, MC * KC * sizeof(f32)); }
 static f32 *b_buffer(void) { return thread_scratch(1, KC * NC * sizeof(f32)); }
@@ -49,7 +50,7 @@ static void pack_a(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 dept
                    f32 *block) {
     i32 row = g->a_row, column = g->a_column;
     u32 r = 0;
-    if (row == 1) { /* row by row of all full panels: they share cache lines */
+    if (row == 1) { /* for each k, all full panels: they share cache lines */
         const f32 *p = a + i + (i32)k * column;
         for (u32 q = 0; q < depth; q++, p += column)
             for (r = 0; r + PACKED_MR <= rows; r += PACKED_MR)
@@ -69,7 +70,7 @@ static void pack_a(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 dept
     }
 }
 
-/* Packs one panel of B, from column j and row k on, as [k][NR]. */
+/* Packs one panel of B, which begins at `b`, as [depth][NR]. */
 static void pack_b_panel(const f32 *b, i32 row, i32 column, u32 columns, u32 depth,
                          f32 *to) {
     u32 q = 0;
@@ -89,8 +90,9 @@ static void pack_b_panel(const f32 *b, i32 row, i32 column, u32 columns, u32 dep
         for (u32 t = 0; t < NR; t++) to[t] = t < columns ? b[(i32)t * column] : 0;
 }
 
-/* Packs several full panels row by row. In a row, a panel is one cache line, far from
-   the next row; the processor fetches the following lines along with it. */
+/* Packs several full panels row by row. A panel occupies one cache line in each row,
+   and rows are far apart; packing whole rows uses the following cache lines, which the
+   processor fetches as well. */
 static void pack_b_panels(const f32 *b, i32 row, u32 panels, u32 depth, f32 *to) {
     for (u32 q = 0; q < depth; q++, b += row, to += NR)
         for (u32 p = 0; p < panels; p++)
@@ -99,12 +101,13 @@ static void pack_b_panels(const f32 *b, i32 row, u32 panels, u32 depth, f32 *to)
 
 /* --- blocking -------------------------------------------------------------------- */
 
-/* How C is partitioned into tasks. All tasks share one packed block of B for some batches
-   or, if each task packs what it reads, cover all of B. */
+/* How C is partitioned into tasks. Either all tasks share one packed block of B, for
+   some of the batches, or each task packs the part of B that it reads, and the tasks
+   together cover all of B. */
 typedef struct {
     const Gemm *g;
     f32 *b;                          /* a block of B, packed */
-    u32 batch, j, columns, k, depth; /* the block: from `batch` on */
+    u32 batch, j, columns, k, depth; /* start and size of the block */
     u32 panels;                      /* of B per batch */
     u32 height, across;              /* rows and panels per task */
     u32 down, tasks;                 /* tasks per column of tasks, and per batch */
@@ -118,7 +121,7 @@ static const f32 *batch_start(const f32 *x, const i32 *at, u32 batch, i32 step) 
     return x + (at ? at[batch] : (i32)batch * step);
 }
 
-/* Packs panel i, numbered across the batches. */
+/* Packs panel `i`; panels are numbered across the batches. */
 static void pack_numbered_panel(const Blocking *s, u32 i, f32 *to) {
     const Gemm *g = s->g;
     u32 batch = i / s->panels, j = (i % s->panels) * NR;
@@ -189,9 +192,9 @@ static bool reads_in_place(const Gemm *g, u32 depth) {
     if (!READS_IN_PLACE || g->pack) return false;
     if (g->starts) return true;
     if (g->a_column == 1) return g->a_row % PAGE_ELEMENTS || g->n < PACK_A_MIN_COLUMNS;
-    i64 far = (i64)depth * g->a_column;
-    return g->a_row == 1 &&
-           (g->n <= 2 * NR || (-IN_PLACE_MAX_SPAN <= far && far <= IN_PLACE_MAX_SPAN));
+    i64 span = (i64)depth * g->a_column;
+    bool is_near = -IN_PLACE_MAX_SPAN <= span && span <= IN_PLACE_MAX_SPAN;
+    return g->a_row == 1 && (g->n <= 2 * NR || is_near);
 }
 
 /* Returns the rows of A from row i on, packed unless they can be read in place. */
@@ -213,11 +216,11 @@ static PanelA prepare_a(const Blocking *s, const f32 *a, u32 i, u32 height) {
 }
 
 /* Computes at most MC rows of C from row i on, and columns j to `last`. */
-static void multiply_block(const Blocking *s, u32 which, u32 i, u32 height, u32 j,
+static void multiply_block(const Blocking *s, u32 batch, u32 i, u32 height, u32 j,
                            u32 last, PanelsB b) {
     const Gemm *g = s->g;
-    f32 *rows[MC], *c = g->c + (i32)which * g->c_batch;
-    PanelA a = prepare_a(s, batch_start(g->a, g->a_at, which, g->a_batch), i, height);
+    f32 *rows[MC], *c = g->c + (i32)batch * g->c_batch;
+    PanelA a = prepare_a(s, batch_start(g->a, g->a_at, batch, g->a_batch), i, height);
     for (u32 r = 0; r < height; r++)
         rows[r] = c + (g->offset ? g->offset(g, i + r) : (i + r) * (u32)g->c_row);
     CHECK(height <= MC && s->depth <= KC, "a block is too large");
@@ -226,14 +229,14 @@ static void multiply_block(const Blocking *s, u32 which, u32 i, u32 height, u32 
     Epilogue f, *epilogue = 0;
     if (g->epilogue && s->k + s->depth == g->k) {
         f = *g->epilogue, epilogue = &f;
-        if (f.bias) f.bias += which * (u32)g->epilogue_batch;
-        if (f.slopes) f.slopes += which * (u32)g->epilogue_batch;
+        if (f.bias) f.bias += batch * (u32)g->epilogue_batch;
+        if (f.slopes) f.slopes += batch * (u32)g->epilogue_batch;
     }
     macro_kernel(s, a, height, rows, b, j, last, epilogue);
 }
 
-/* Computes rows i to `below` of C, columns j to `last`, at most NC: over one block of k,
-   or over all of k if the task packs B. */
+/* Computes rows i to `below - 1` and columns j to `last - 1` (at most NC) of C. Sums
+   over one block of k, or over all of k if the task packs B. */
 static void multiply_columns(Blocking s, u32 batch, u32 i, u32 below, u32 j, u32 last) {
     u32 step = s.a_in_place ? PACKED_MR : MC, depth = s.depth;
     do {
@@ -345,9 +348,11 @@ void gemm(const Gemm *g) {
 
 /* --- products with few rows ------------------------------------------------------- */
 
-/* Products of at most FEW_ROWS rows are not packed: b is read once, for all rows. */
-enum { FEW_ROWS = 4 };
-/* How much of b is read together, so that the sums are seldom loaded and stored. */
+/* In products of at most GEMV_MAX_ROWS rows, b is not packed, because it is read only
+   once, for all rows. */
+enum { GEMV_MAX_ROWS = 4 };
+/* The numbers of rows and columns of b that are read together, so that the sums are
+   seldom loaded and stored. */
 enum { ROWS_AT_ONCE = 8, COLUMNS_AT_ONCE = 8 };
 
 #if READS_IN_PLACE
@@ -382,7 +387,8 @@ typedef struct {
     u32 rows, columns, k;
 } Thin;
 
-/* c += a b for `count` rows of b, at most ROWS_AT_ONCE, whose elements are contiguous. */
+/* Adds a b to c for `count` rows of b (at most ROWS_AT_ONCE). The elements of each row
+   are contiguous. */
 INLINE void add_rows(const Thin *s, u32 count, const f32 *a, const f32 *b,
                      f32 *restrict c) {
     Part factors[ROWS_AT_ONCE];
@@ -399,8 +405,8 @@ INLINE void add_rows(const Thin *s, u32 count, const f32 *a, const f32 *b,
             c[j] += a[(i32)r * s->a_column] * b[(i64)r * s->b_row + j];
 }
 
-/* c = a b, where the elements of a row of b are contiguous: b is read some rows at a
-   time. */
+/* Computes c = a b, where the elements of a row of b are contiguous. Reads several rows
+   of b at a time. */
 static void multiply_rows(const Thin *s) {
     const f32 *a = s->a, *b = s->b;
     for (u32 i = 0; i < s->rows; i++)
@@ -419,10 +425,10 @@ static void multiply_rows(const Thin *s) {
     }
 }
 
-/* Computes `rows` x `columns` elements of c from column j on, whose sums stay in
+/* Computes `rows` x `columns` elements of c from column j on; their sums stay in
    registers. */
 INLINE void multiply_tile(const Thin *s, u32 j, u32 rows, u32 columns) {
-    Part sums[FEW_ROWS][COLUMNS_AT_ONCE] = {0};
+    Part sums[GEMV_MAX_ROWS][COLUMNS_AT_ONCE] = {0};
     const f32 *a = s->a, *b = s->b + (i64)j * s->b_column;
     u32 q = 0;
     for (; q + WIDTH <= s->k; q += WIDTH)
@@ -442,8 +448,8 @@ INLINE void multiply_tile(const Thin *s, u32 j, u32 rows, u32 columns) {
         }
 }
 
-/* c = a b, where the elements of a column of b and of a row of a are contiguous: dot
-   products, some columns at a time. */
+/* Computes c = a b as dot products, several columns at a time. The elements of each
+   column of b and of each row of a are contiguous. */
 #define MULTIPLY_COLUMNS(ROWS, COLUMNS)                                                \
     static void multiply_columns_##ROWS(const Thin *s) {                               \
         u32 j = 0;                                                                     \
@@ -470,9 +476,9 @@ static void multiply_thin(const Thin *s) {
     }
 }
 
-/* The columns of a task. On native targets each thread gets one task, because the
-   hardware prefetches long parts of rows of B; the maximum keeps the sums in the
-   first-level cache. */
+/* The number of columns per task. On native targets, each thread gets one task if
+   possible, because the hardware prefetches long parts of rows of B; the maximum keeps
+   the sums in the first-level cache. */
 enum { TASK_MIN_COLUMNS = 256, TASK_MAX_COLUMNS = 4096 };
 
 static u32 task_columns(u32 n) {
@@ -488,10 +494,10 @@ static void gemv_tasks(u32 begin, u32 end, void *ctx) {
         const f32 *b = batch_start(g->b, g->b_at, batch, g->b_batch) + (i32)j * g->b_column;
         const f32 *a = batch_start(g->a, g->a_at, batch, g->a_batch);
         f32 *c = g->c + (i32)batch * g->c_batch + j;
-        for (u32 i = 0; i < g->m; i += FEW_ROWS) {
+        for (u32 i = 0; i < g->m; i += GEMV_MAX_ROWS) {
             Thin s = {a + (i32)i * g->a_row, b, c + (i32)i * g->c_row, g->a_row,
                       g->a_column, g->b_row, g->b_column, g->c_row,
-                      MIN(FEW_ROWS, g->m - i), n, g->k};
+                      MIN(GEMV_MAX_ROWS, g->m - i), n, g->k};
             multiply_thin(&s);
             for (u32 r = 0; r < s.rows && g->epilogue; r++)
                 apply_epilogue(g->epilogue, s.c + (i32)r * g->c_row,
@@ -505,8 +511,8 @@ static bool skips_packing(const Gemm *g) {
     if (g->pack || g->offset || g->starts) return false;
     if (g->n == 1) return g->c_row == 1 && g->b_row == 1;
     bool are_dots = g->b_column != 1 && g->a_column == 1;
-    u32 few = READS_IN_PLACE || are_dots ? FEW_ROWS : FEW_ROWS - 1;
-    bool small = g->m <= few || (u64)g->m * g->n * g->k <= 512;
+    u32 max_rows = READS_IN_PLACE || are_dots ? GEMV_MAX_ROWS : GEMV_MAX_ROWS - 1;
+    bool small = g->m <= max_rows || (u64)g->m * g->n * g->k <= 512;
     return small && (g->b_column == 1 || are_dots);
 }
 

@@ -47,8 +47,8 @@ struct Gemm {
     f32 *c;                    /* c[i * c_row + j] */
     i32 c_row;
     const Epilogue *epilogue;         /* or null */
-    /* Packs A from row i and column k on into panels [k][PACKED_MR]. Panel rows after
-       the last row of A may contain anything. Null: A is a matrix in memory. */
+    /* Packs A from row i and column k on into panels [depth][PACKED_MR]. Panel rows
+       after the last row of A may contain anything. Null: A is a matrix in memory. */
     void (*pack)(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
                  f32 *to);
     /* On native targets: read A without packing. Element (i, k) is
@@ -57,7 +57,7 @@ struct Gemm {
     bool transposed;
     /* The offset of row i of C; null: i * c_row. */
     u32 (*offset)(const Gemm *g, u32 i);
-    const void *context;            /* for pack and offset */
+    const void *context;            /* for `pack` and `offset` */
 };
 
 /* Returns the address of row t of a packed block of A. Its next column is PACKED_MR

@@ -2,9 +2,9 @@
    wrap.
 
    b is packed by `pack_panels_i8` into panels of NR = 16 columns, [words][16 columns][4].
-   A word is four numbers along k. With a four-byte dot product (VNNI of AVX-512) a word
-   is one operation; otherwise bytes are widened to 16 bits and multiplied in pairs. The
-   packing of rows of A depends on which of the two is used.
+   A word consists of four numbers along k. A four-byte dot product (AVX-512 VNNI)
+   processes a word in one operation; without it, bytes are widened to 16 bits and
+   multiplied in pairs. The packing of rows of A depends on which of the two is used.
 
    Map: sums of products; micro-kernels; rows of A; the product; panels of B. */
 #include "integer.h"
@@ -93,7 +93,7 @@ typedef struct {
 } Product;
 
 /* Copies n bytes. For 8 to 32 bytes, two copies that may overlap are faster than a call
-   of memcpy. */
+   to memcpy. */
 INLINE void copy_bytes(u8 *to, const u8 *x, u32 n) {
     if (n < 8 || n > 32) memcpy(to, x, n);
     else if (n < 16) memcpy(to, x, 8), memcpy(to + n - 8, x + n - 8, 8);
@@ -156,7 +156,8 @@ static void pack_rows(u32 begin, u32 end, void *ctx) {
 
 /* --- the product ------------------------------------------------------------------ */
 
-/* Computes blocks of TASK_ROWS rows and the columns of a tile, which stay in the cache.
+/* Runs tasks. A task covers TASK_ROWS rows and the columns of one tile, so that what it
+   reads stays in the cache.
    */
 static void multiply_tasks(u32 begin, u32 end, void *ctx) {
     const Product *s = ctx;
@@ -213,8 +214,8 @@ static bool is_plain(const Windows *w) {
 }
 
 /* Multiplies by a packed b (see `pack_panels_i8`). `scale` has 0, 1 or n elements.
-   `memory` has 2 N + 2 rows W words, where N is n rounded up to a multiple of 32 and W
-   is the number of words of a panel. */
+   `memory` has 2 N + 2 W * rows elements, where N is n rounded up to a multiple of 32
+   and W is the number of words of a panel. */
 static void multiply_quantized(Product *s, u32 m, const i32 *sums, const void *x_zero,
                       const i32 *bias, const f32 *scale, const void *zero, i32 *memory,
                       u32 scales, u32 to, u32 rows) {
@@ -322,8 +323,8 @@ void pack_panels_i8(const i8 *b, i8 *panels, i32 *sums, u32 k, u32 n) {
     parallel_for(pack_panels, &p, CEIL_DIV(n, NR), 32768 / k / NR + 1);
 }
 
-/* b is [k, n], or [n, k] if `turn_b`. `memory` has 3 N + (N + 2 rows) W words, where N
-   is n rounded up to a multiple of 32 and W is k / 4 rounded up. */
+/* b is [k, n], or [n, k] if `turn_b`. `memory` has 3 N + (N + 2 * rows) W elements,
+   where N is n rounded up to a multiple of 32 and W is k / 4 rounded up. */
 EXPORT("matmul_integer_i8")
 void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32 n, u32 k,
                        u32 is_signed, u32 turn_b, u32 rows) {

@@ -22,8 +22,8 @@ INLINE i32 byte_at(const void *p, bool is_signed) {
     return !p ? 0 : is_signed ? *(const i8 *)p : *(const u8 *)p;
 }
 
-/* Returns the epilogue of n columns. `memory` has 2 N words, where N is n rounded up to
-   a multiple of MAX_TILE_COLUMNS. The epilogue subtracts `factor` times the sums of
+/* Returns the epilogue of n columns. `memory` has 2 N elements, where N is n rounded up
+   to a multiple of MAX_TILE_COLUMNS. The epilogue subtracts `factor` times the sums of
    weights `sums` (null: 0), and adds the bias. `scales` is the number of scales: 0, 1
    or n. */
 INLINE QuantizedEpilogue quantized_epilogue(u32 n, i32 *memory, const i32 *sums,
@@ -71,7 +71,7 @@ INLINE void store_row(const QuantizedEpilogue *e, const i32 *sums, u32 j, u32 wi
         if (e->to == TO_INT32) memcpy(to + 4 * q, &t, sizeof t);
         else if (e->to == TO_FLOAT32) memcpy(to + 4 * q, &f, sizeof f);
         else {
-            f = select_lanes(f > low, f, low); /* NaN becomes the lowest */
+            f = select_lanes(f > low, f, low); /* NaN becomes `low` */
             f = select_lanes(f < high, f, high) + round;
             ByteLanes bytes = __builtin_convertvector((Numbers)f + (u32)e->zero, ByteLanes);
             memcpy(to + q, &bytes, sizeof bytes);

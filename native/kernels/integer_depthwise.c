@@ -13,8 +13,8 @@ typedef struct {
     const i8 *filter;
     void *y;
     const QuantizedEpilogue *end;
-    i16 zero; /* the zero point of unsigned bytes */
-    u8 flip;  /* 128: exclusive or makes signed bytes unsigned; otherwise 0 */
+    i16 zero; /* the zero point of the unsigned bytes */
+    u8 flip;  /* makes signed bytes unsigned by exclusive or: 128; otherwise 0 */
 } DepthwiseTask;
 
 /* The input bytes and weights at the positions of a window. `shift` is the distance in
@@ -43,7 +43,8 @@ static u32 find_window(const DepthwiseTask *s, u32 i, WindowInput *input) {
     return MIN((u32)(room / a[2].step) + 1, (u32)(a[2].outputs - output.output[2]));
 }
 
-/* Sums n VECTOR_CHANNELS channels from channel c on. Products fit 16 bits. */
+/* Sums `n` vectors of VECTOR_CHANNELS channels, from channel `c` on. Products fit in 16
+   bits. */
 INLINE void accumulate(const DepthwiseTask *s, const WindowInput *input, u32 c, u32 n,
                        i32 *out) {
     Sums sums[2] = {0};
@@ -93,9 +94,9 @@ static void run_windows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Filters are [*window, channels] with at most MAX_POSITIONS positions. `memory` has 2 N
-   words, where N is the number of channels rounded up to a multiple of 32. The other
-   parameters are those of quantized_conv_i8. */
+/* Filters are [*window, channels] with at most MAX_POSITIONS positions. `memory` has 2
+   N elements, where N is the number of channels rounded up to a multiple of 32. The
+   other parameters are those of quantized_conv_i8. */
 EXPORT("quantized_depthwise_i8")
 void quantized_depthwise_i8(const Windows *w, const u8 *x, const i8 *filter,
                             const void *x_zero, const i32 *bias, const f32 *scale,

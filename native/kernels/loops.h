@@ -1,5 +1,5 @@
-/* SMALL loops are small on WebAssembly, whose modules browsers download, and vectorized
-   on other targets. */
+/* SMALL loops compile to little code on WebAssembly, because browsers download the
+   modules, and are vectorized on other targets. */
 #pragma once
 #include "plugrad.h"
 

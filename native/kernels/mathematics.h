@@ -1,6 +1,6 @@
 /* Elementary functions of float32 vectors, accurate to 3 ulp, and correct for NaN,
-   infinities and denormals. A result depends only on its element, not on the
-   neighbours. The polynomials are Taylor series or our own minimax fits. */
+   infinities and denormals. Each result depends only on its own element, not on
+   neighboring elements. The polynomials are Taylor series or our own minimax fits. */
 #pragma once
 #include "plugrad.h"
 
@@ -16,24 +16,25 @@ INLINE vec polynomial(vec x, const f32 *c, u32 n) { /* highest power first */
 #define POLYNOMIAL(x, ...)                                                               \
     polynomial(x, (const f32[]){__VA_ARGS__}, sizeof((f32[]){__VA_ARGS__}) / 4)
 
-#define LN2_HIGH 0.693145751953125f /* 15 bits: n times it is exact */
+#define LN2_HIGH 0.693145751953125f /* 15 bits, so that n LN2_HIGH is exact */
 #define LN2_LOW 1.42860682030941723e-6f
 
-/* e^x - 1 for |x| <= ln(2) / 2, as x + x^2 * y; the error is 0.12 ulp. */
+/* Returns y such that e^x - 1 = x + x^2 * y, for |x| <= ln(2) / 2; the error is 0.12
+   ulp. */
 INLINE vec exp_tail(vec x) {
     return POLYNOMIAL(x, 1.38683163e-3f, 8.36642366e-3f, 4.16674651e-2f, 1.66665450e-1f,
                       0.49999997f);
 }
 
-/* y 2^n for an integer n given as a float. There are two factors, so that neither
-   overflows. */
+/* Returns y 2^n for an integer n given as a float. 2^n is split into two factors, so
+   that neither overflows. */
 INLINE vec scale_by_power(vec y, vec n) {
     vec i = TO_INT(n), half = SHR(i, 1), one = VINT(0x3f800000), rest = ISUB(i, half);
     y = MUL(y, IADD(SHL(half, 23), one));
     return MUL(y, IADD(SHL(rest, 23), one));
 }
 
-/* 2^f for |f| <= 1/2; exactly 1 for 0. */
+/* Returns 2^f for |f| <= 1/2; the result is exactly 1 for f = 0. */
 INLINE vec exp2_of_fraction(vec f) {
     return POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
                       5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
@@ -43,7 +44,7 @@ INLINE vec exp2_of_fraction(vec f) {
    the sum. */
 #define ROUND_TO_INT_MAGIC 12582912
 
-/* e^x for |x| <= 87, as 2^n 2^f. */
+/* Returns e^x for |x| <= 87, as 2^n 2^f. */
 INLINE vec exp_near(vec x) {
     vec n = FMA(x, VEC(1.44269502f), VEC(ROUND_TO_INT_MAGIC));
     vec f = FMA(x, VEC(1.44269502f), SUB(VEC(ROUND_TO_INT_MAGIC), n));
@@ -90,7 +91,7 @@ INLINE vec vec_expm1(vec x) {
     vec half = SHL(IADD(i, VINT(126)), 23);
     vec z = FMA(half, y, SUB(half, VEC(0.5f)));
     z = WHERE(EQ(n, VEC(0)), y, ADD(z, z));
-    return WHERE(EQ(x, VEC(0)), x, z); /* -0 */
+    return WHERE(EQ(x, VEC(0)), x, z); /* keeps -0 */
 }
 
 /* Returns m and e such that x = m 2^e and m is from sqrt(1/2) to sqrt(2), for positive
@@ -104,8 +105,8 @@ INLINE vec split(vec x, vec *e) {
     return ISUB(a, SHL(k, 23));
 }
 
-/* log(1 + f + c) + e ln 2 for 1 + f as returned by `split` and a correction c. Uses the
-   series of log((1 + s) / (1 - s)), s = f / (2 + f). */
+/* Returns log(1 + f + c) + e ln 2, where 1 + f is a result of `split` and c is a
+   correction. Uses the series of log((1 + s) / (1 - s)), s = f / (2 + f). */
 INLINE vec log_near(vec f, vec c, vec e) {
     vec s = DIV(f, ADD(f, VEC(2))), z = MUL(s, s), half = MUL(MUL(f, f), VEC(0.5f));
     vec r = MUL(z, POLYNOMIAL(z, 0.1818182f + 0.03f, 0.22222222f, 0.28571429f, 0.4f,
@@ -123,7 +124,7 @@ INLINE vec vec_log(vec x) {
     return WHERE(GE(x, VEC(0)), y, VEC(NAN));
 }
 
-INLINE vec vec_log1p(vec x) { /* corrected by the rounding error of 1 + x over 1 + x */
+INLINE vec vec_log1p(vec x) { /* corrected by (rounding error of 1 + x) / (1 + x) */
     vec u = ADD(x, VEC(1)), big = GT(x, VEC(1));
     vec lost = WHERE(big, SUB(VEC(1), SUB(u, x)), SUB(x, SUB(u, VEC(1))));
     vec e, m = split(u, &e), f = SUB(m, VEC(1));
@@ -138,11 +139,11 @@ INLINE vec vec_log1p(vec x) { /* corrected by the rounding error of 1 + x over 1
 
 INLINE vec sign_of(vec x) { return AND(x, VEC(-0.0f)); }
 
-INLINE vec vec_tanh(vec x) { /* e / (e + 2) of e = e^2|x| - 1 */
+INLINE vec vec_tanh(vec x) { /* e / (e + 2), where e = e^(2|x|) - 1 */
     vec a = AT_MOST(ABS(x), 10), b = ADD(a, a);
     vec sum = FMA(b, VEC(1.44269504f), VEC(ROUND_TO_INT_MAGIC + 127));
     vec n = SUB(sum, VEC(ROUND_TO_INT_MAGIC + 127));
-    vec r = NMA(n, VEC(0.693147182f), b); /* the larger n, the less its error matters */
+    vec r = NMA(n, VEC(0.693147182f), b); /* the error of r matters less for larger n */
     vec y = FMA(MUL(r, r), exp_tail(r), r), power = SHL(sum, 23);
     vec e = FMA(power, y, SUB(power, VEC(1)));
     return OR(DIV(e, ADD(e, VEC(2))), sign_of(x));
@@ -161,9 +162,9 @@ INLINE vec vec_softplus(vec x) { /* max(x, 0) + log(1 + e^-|x|) */
     return ADD(AT_LEAST(x, 0), y);
 }
 
-/* sin(x + quarters * pi/2) for |x| <= 8000. The argument is reduced by multiples of
-   pi/2 in four parts, of which three have few enough bits for exact products. Then the
-   Taylor series is evaluated. */
+/* Returns sin(x + quarters * pi/2) for |x| <= 8000. First, a multiple of pi/2 is
+   subtracted from x in four parts; three of them have so few bits that their products
+   are exact. Then the Taylor series is evaluated. */
 #define FAR 8000
 INLINE vec sin_plus_quarters(vec x, i32 quarters) {
     vec sum = FMA(x, VEC(0.63661977f), VEC(ROUND_TO_INT_MAGIC + quarters));
@@ -179,7 +180,7 @@ INLINE vec sin_plus_quarters(vec x, i32 quarters) {
     vec odd = SHR(SHL(sum, 31), 31);
     vec minus = SHL(USHR(sum, 1), 31);
     vec y = XOR(WHERE(odd, c, s), minus);
-    return quarters ? y : WHERE(EQ(x, VEC(0)), x, y); /* -0 */
+    return quarters ? y : WHERE(EQ(x, VEC(0)), x, y); /* keeps -0 */
 }
 
 #define TURN(NAME, LIBRARY, QUARTERS)                                                    \
@@ -198,8 +199,8 @@ INLINE vec sin_plus_quarters(vec x, i32 quarters) {
 TURN(vec_sin, sin, 0)
 TURN(vec_cos, cos, 1)
 
-/* Up to 0.9, a polynomial in x^2 for erf(x) / x - 1; beyond, one in x for
-   log2(1 - erf x). */
+/* Uses a polynomial in x^2 for erf(x) / x - 1 if |x| is below 0.9, and otherwise a
+   polynomial in |x| for log2(1 - erf |x|). */
 INLINE vec vec_erf(vec x) {
     vec a = ABS(x), z = MUL(x, x), b = AT_MOST(a, 4), n;
     vec inner = FMA(x, POLYNOMIAL(z, -6.090360112e-4f, 5.011962727e-3f, -2.677890845e-2f,
@@ -221,8 +222,8 @@ INLINE vec vec_erf(vec x) {
    On a WebAssembly engine whose FMA rounds twice, the results are only as accurate as a
    rounded exponent allows. benchmarks/fit_tails.py finds the polynomials.
 
-   The power e^(-x^2) is e^(main + small) 2^n; the integer n is in the last bits of `n`,
-   as in `exp_near`. */
+   The power e^(-x^2) is e^(main + small) 2^n; the integer n is in the last bits of the
+   field `n`, as in `exp_near`. */
 typedef struct {
     vec main, small, n;
 } Gaussian;
@@ -237,7 +238,7 @@ INLINE Gaussian gaussian(vec x) { /* for |x| <= 10.5 */
     return e;
 }
 
-/* y (1 + correction) e^(-x^2), without the power of 2. */
+/* Returns y (1 + correction) e^(-x^2) without its factor 2^n. */
 INLINE vec times_gaussian(vec y, vec correction, Gaussian e) {
     vec r = ADD(e.main, e.small);
     vec g = FMA(MUL(r, r), exp_tail(r), ADD(e.small, correction));
@@ -263,7 +264,7 @@ INLINE ScaledErfc scaled_erfc(vec a) {
     return (ScaledErfc){y, t, correction};
 }
 
-/* erfc(a) without the power of 2. */
+/* Returns erfc(a) without its factor 2^n. */
 INLINE vec erfc_tail(vec a, Gaussian e) {
     ScaledErfc s = scaled_erfc(a);
     return MUL(times_gaussian(s.y, s.correction, e), s.t);
@@ -273,8 +274,8 @@ INLINE vec power_exponent(Gaussian e) { return SUB(e.n, VEC(ROUND_TO_INT_MAGIC))
 INLINE vec times_power(vec y, Gaussian e) { return IADD(y, SHL(e.n, 23)); }
 INLINE vec erfc_of(vec x, vec y) { return WHERE(LT(x, VEC(0)), SUB(VEC(2), y), y); }
 
-/* Returns `nearby` where `near` is set, and elsewhere erfc, which may be denormal. It
-   is not inlined, like `exp_far`. */
+/* Returns `nearby` where `near` is set, and elsewhere erfc, which may be denormal. Like
+   `exp_far`, it is not inlined. */
 static __attribute__((noinline)) vec erfc_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(ABS(x), 10.5f);
     Gaussian e = gaussian(a);
@@ -314,8 +315,8 @@ INLINE vec vec_selu(vec x) {
 #define ROOT_HALF 0.7071067811865476
 #define DENSITY 0.3989422804014327 /* 1 / sqrt(2 pi) */
 
-/* e^(a^2 / 2) times the normal distribution function of -a, for a >= 0. This needs
-   fewer operations than erfc, but is less accurate. */
+/* Returns e^(a^2 / 2) times the normal cumulative distribution function at -a, for a >=
+   0. This needs fewer operations than erfc, but is less accurate. */
 INLINE vec scaled_normal(vec a) {
     vec t = DIV(VEC(1), FMA(a, VEC((f32)ROOT_HALF), VEC(1.25f)));
     vec q = NMA(t, VEC(2.5f), VEC(1));
@@ -326,7 +327,8 @@ INLINE vec scaled_normal(vec a) {
     return MUL(y, t);
 }
 
-/* y e^(-a^2 / 2) without the power of 2, whose exponent is in the last bits of n. */
+/* Returns y e^(-a^2 / 2) without its factor 2^n; the integer n is in the last bits of
+   `*n`. */
 INLINE vec times_half(vec y, vec a, vec *n) {
     vec high = MUL(a, a), low = FMA(a, a, NEG(high)), log2e = VEC(-1.44269502f / 2);
     *n = FMA(high, log2e, VEC(ROUND_TO_INT_MAGIC));
@@ -337,19 +339,19 @@ INLINE vec times_half(vec y, vec a, vec *n) {
     return FMA(y, MUL(f, g), y);
 }
 
-/* Returns `nearby` where `near` is set, and gelu below -4. It multiplies by -a before
-   the power of 2, because the distribution function may be denormal where the product
-   is not. */
+/* Returns `nearby` where `near` is set, and elsewhere gelu for x < -4. It multiplies by
+   -a before it applies the power of 2, because the distribution function may be
+   denormal where the product is not. */
 static __attribute__((noinline)) vec gelu_far(vec x, vec near, vec nearby) {
     vec n, a = AT_MOST(ABS(x), 15), y = times_half(MUL(scaled_normal(a), NEG(a)), a, &n);
     y = WHERE(LT(x, VEC(0)), scale_by_power(y, SUB(n, VEC(ROUND_TO_INT_MAGIC))), x);
     return WHERE(near, nearby, WHERE(EQ(x, VEC(-INFINITY)), VEC(NAN), y));
 }
 
-/* The logarithm to base 2 of the normal distribution function of -a for a <= 4: a
-   polynomial minus a^2 log2(e) / 2, where the polynomial also corrects the rounded
-   factor. It needs fewer operations than `scaled_normal`. For a > 4, the result is so
-   small that its error does not matter. */
+/* Returns the normal cumulative distribution function at -a, accurate for a <= 4. Its
+   base-2 logarithm is a polynomial minus a^2 log2(e) / 2; the polynomial also corrects
+   the rounding of the factor log2(e) / 2. This needs fewer operations than
+   `scaled_normal`. For a > 4, the result is so small that its error does not matter. */
 INLINE vec normal_near(vec a) {
     vec log = POLYNOMIAL(SUB(a, VEC(2)), 2.6231224295e-07f, -9.0507733298e-07f,
                           -2.7475646248e-06f, 4.2929445601e-05f, -0.00034956151806f,
@@ -369,7 +371,8 @@ INLINE vec vec_gelu(vec x) {
     return ALL_TRUE(near) ? y : gelu_far(x, near, y);
 }
 
-/* The slope at -a is -u, and at a it is 1 + u; `slope_tail` is u without the power of 2.
+/* The slope of gelu is -u at -a and 1 + u at a; `slope_tail` returns u without its
+   factor 2^n.
    */
 INLINE vec slope_of(vec x, vec u) { return WHERE(LT(x, VEC(0)), NEG(u), ADD(u, VEC(1))); }
 INLINE vec slope_tail(vec a, vec *n) {
@@ -389,10 +392,10 @@ INLINE vec gelu_slope(vec x) {
 }
 INLINE vec vec_gelu_grad(vec dy, vec x) { return MUL(dy, gelu_slope(x)); }
 
-/* e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), and 0 below 2^-125. The tanh
-   approximation of gelu is x times the sigmoid of u. The constants are the coefficients
-   of u times -log2(e). GELU_LINE has 22 bits, so that the rounding error of the sum
-   with it can be computed exactly. */
+/* Returns e^-|u|, where u = sqrt(8 / pi) (x + 0.044715 x^3), or 0 if that is below
+   2^-125. The tanh approximation of gelu is x times the sigmoid of u. The constants are
+   the coefficients of u times -log2(e). GELU_LINE has 22 bits, so that the rounding
+   error of a sum that contains it can be computed exactly. */
 #define TANH_SLOPE 1.5957691216057308 /* sqrt(8 / pi) */
 #define GELU_LINE -2.3022079467773438f
 #define GELU_LINE_REST -2.51366981e-07f
@@ -423,9 +426,9 @@ INLINE vec vec_gelu_tanh_grad(vec dy, vec x) {
     return MUL(dy, FMA(MUL(slope, r), low, WHERE(LT(x, VEC(0)), low, r)));
 }
 
-/* Gradients are computed from the inputs: 1 - y would lose all digits where y rounds to
-   1. */
-INLINE vec vec_sigmoid_grad(vec dy, vec x) { /* e / (1 + e)^2 of e = e^-|x| */
+/* Gradients are computed from the input x, not from the output y: 1 - y would lose all
+   digits where y rounds to 1. */
+INLINE vec vec_sigmoid_grad(vec dy, vec x) { /* e / (1 + e)^2, where e = e^-|x| */
     vec e = vec_exp(OR(x, VEC(-0.0f))), r = DIV(VEC(1), ADD(e, VEC(1)));
     return MUL(dy, MUL(MUL(e, r), r));
 }
@@ -434,7 +437,8 @@ INLINE vec vec_tanh_grad(vec dy, vec x) { /* four times the sigmoid gradient at 
     return MUL(dy, MUL(MUL(MUL(e, VEC(4)), r), r));
 }
 
-/* e^(a^2) erfc(a) in float64, by the polynomial of plugrad.plugin.erfc_polynomial. */
+/* Returns e^(a^2) erfc(a) in float64, by the polynomial of
+   plugrad.plugin.erfc_polynomial. */
 static inline f64 scaled_erfc_f64(f64 a) {
     static const f64 terms[] = {
         -7.17909869071216e-10, -6.238766115543097e-09, -4.758036172765533e-09,
@@ -451,7 +455,8 @@ static inline f64 scaled_erfc_f64(f64 a) {
     return y / (a + 0.75);
 }
 
-/* y e^(-a^2 factor): the square of c is exact, and the remainder is small. */
+/* Returns y e^(-a^2 factor). The square of c, which is a rounded to float32, is exact;
+   the rest of a^2 is small. */
 static inline f64 times_gaussian_f64(f64 y, f64 a, f64 factor) {
     f64 c = (f64)(f32)a, rest = (c - a) * (c + a);
     return (y + y * expm1(rest * factor)) * exp(c * c * -factor);
@@ -476,8 +481,8 @@ static inline f64 sigmoid_slope_f64(f64 x) {
     return e * r * r;
 }
 
-/* e^-|u| as in `exp_gelu_tanh`, for |x| <= 22. `c` has 13 bits, and the high constants
-   have few enough bits for an exact sum; the remainder of u is small. */
+/* Returns e^-|u| as in `exp_gelu_tanh`, for |x| <= 22. `c` has 13 bits, and the high
+   constants have few enough bits for an exact sum; the remainder of u is small. */
 static inline f64 exp_gelu_tanh_f64(f64 x) {
     static const f64 line_high = 1.5957691216026433, cube_high = 0.07135391235351562;
     static const f64 line_low = 3.0874305383944692e-12, cube_low = 9.039190846237764e-07;
@@ -503,9 +508,9 @@ static inline f64 erf_slope_f64(f64 x) {
     return times_gaussian_f64(SLOPE_OF_ERF, a, 1);
 }
 
-/* e^x for x <= 0, and 0 where it would be denormal. Adding 1.5 * 2^23 + 127 rounds to an
-   integer n, which is in the last bits of the sum. NaN propagates. There are few enough
-   constants to keep all of them in registers. */
+/* Returns e^x for x <= 0, and 0 where it would be denormal. Adding 1.5 * 2^23 + 127
+   rounds to an integer n, which is in the last bits of the sum. NaN propagates. There
+   are so few constants that all of them stay in registers. */
 INLINE vec exp_below(vec x) {
     vec large = VEC(12582912 + 127), log2e = VEC(1.44269502f);
     vec sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));

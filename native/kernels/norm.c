@@ -51,7 +51,7 @@ INLINE f64 exponentials(const f32 *x, f32 shift, u32 n, f32 *y, bool keep) {
     return total;
 }
 
-/* These two are not inlined, so that each can use all registers. */
+/* The next two functions are not inlined, so that each can use all registers. */
 static __attribute__((noinline)) f64 sum_of_exponentials(const f32 *x, f32 shift, u32 n) {
     return exponentials(x, shift, n, 0, false);
 }
@@ -78,7 +78,7 @@ static void run_rows(u32 begin, u32 end, void *ctx) {
 }
 
 /* Computes softmax along an axis that is not the last one, in `count` vectors of
-   neighbouring columns, or in `width` columns if `width` is less than LANES. */
+   adjacent columns, or in `width` columns if `width` is less than LANES. */
 INLINE void softmax_columns(const f32 *x, f32 *y, u32 n, u32 step, u32 count, u32 width,
                             bool logarithm) {
 #define GET(p) (width == LANES ? VLOAD(p) : vload_partial(p, width))
@@ -221,8 +221,8 @@ INLINE void prefetch_row(const void *row, size_t bytes) {
 }
 
 /* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`
-   elements. Chunks of 2 CHUNK_ELEMENTS elements are summed in T, in any order; the sums
-   of chunks are added in float64. */
+   elements. Chunks of 2 * CHUNK_ELEMENTS elements are summed in T, in any order; the
+   sums of chunks are added in float64. */
 #define LAYER_NORM(T, LOOP)                                                            \
     INLINE f64 sum_##T(const T *x, u32 n, T log_sum, bool square, const T *by) {       \
         f64 total = 0;                                                                 \
@@ -273,7 +273,7 @@ INLINE void prefetch_row(const void *row, size_t bytes) {
 LAYER_NORM(f32, STRETCH)
 LAYER_NORM(f64, ONE_BY_ONE)
 
-/* y = x / sqrt(mean of x^2 + epsilon) scale, along rows of `c` elements. */
+/* y = x / sqrt((mean of x^2) + epsilon) scale, along rows of `c` elements. */
 #define RMS_NORM(T, LOOP)                                                              \
     static void root_rows_##T(u32 begin, u32 end, void *ctx) {                         \
         const Norm *s = ctx;                                                           \
@@ -301,7 +301,7 @@ LAYER_NORM(f64, ONE_BY_ONE)
 RMS_NORM(f32, STRETCH)
 RMS_NORM(f64, ONE_BY_ONE)
 
-/* dx = (g - mean of g - (x - mean) slope) factor along rows, where g = dy scale. */
+/* dx = (g - (mean of g) - (x - mean) slope) factor along rows, where g = dy scale. */
 #define LAYER_NORM_GRAD(T, LOOP)                                                       \
     static void slopes_##T(u32 begin, u32 end, void *ctx) {                            \
         const Norm *s = ctx;                                                           \

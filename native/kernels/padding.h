@@ -6,8 +6,8 @@
 #include "gemm.h"
 #include "windows.h"
 
-/* x, zero-padded as far as windows reach. In the workspace, the padded input is
-   followed by the offsets of windows and positions; all of them have four bytes. */
+/* The input x, zero-padded as far as windows reach. In the workspace, the padded input
+   is followed by the offsets of windows and positions; all elements have four bytes. */
 typedef struct {
     const Windows *w;
     const f32 *x, *padded;

@@ -43,15 +43,15 @@ typedef _Complex double c128;
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* For loops that do not gain from vectors: a tenth of the code. */
+/* For loops that do not gain from vectors: they compile to a tenth of the code. */
 #define SMALL _Pragma("clang loop vectorize(disable) unroll(disable)")
 /* For loops that are limited by pointer arithmetic: four float32 vectors per iteration,
    read and written at constant offsets. */
 #define WIDE _Pragma("clang loop vectorize_width(16)")
 /* For loops over a multiple of 16 elements, which may be short. */
 #define BY_16 _Pragma("clang loop vectorize_width(16) interleave_count(1)")
-/* BY_ROUND, which the target defines, is for sums over a multiple of ROUND elements,
-   which are added ROUND at a time. */
+/* BY_ROUND, which the target defines, is for sums over a multiple of ROUND elements;
+   each iteration adds ROUND elements. */
 /* Runs the statement for each i < n: in steps of 16, and one by one for the rest. For
    rows that may be short. */
 #define STRETCH(n, ...)                                                                  \
@@ -85,7 +85,7 @@ u32 thread_count(void);
 void *thread_scratch(u32 which, size_t bytes);
 
 /* Does not return once the user has pressed Ctrl-C. Pieces that take longer than 500 us,
-   and long kernels without parallel_for, call it at least every 500 us. */
+   and long kernels without parallel_for, must call it at least every 500 us. */
 void poll_cancel(void);
 
 /* --- assertions ------------------------------------------------------------------ */
@@ -109,9 +109,9 @@ bool in_memory(const void *p, u64 bytes);
 
 /* --- vectors of float32 ---------------------------------------------------------- */
 
-/* `v4` has four lanes on every target; `vec` has LANES, as many as a register. A target
-   with wider registers than WebAssembly defines LANES, `vec` and the names under #ifndef
-   LANES; the functions behind the other names are overloaded for both types. */
+/* `v4` has four lanes on every target; `vec` has LANES, as many as fit in a register. A
+   target with wider registers than WebAssembly defines LANES, `vec` and the names under
+   #ifndef LANES; the functions behind the other names are overloaded for both types. */
 typedef v128_t v4;
 
 #define LOAD(p) wasm_v128_load(p)
@@ -169,7 +169,7 @@ typedef v4 vec;
 #define XOR(a, b) wasm_v128_xor(a, b)
 #define AND_NOT(a, b) wasm_v128_andnot(a, b)
 #define ALL_TRUE(a) wasm_i32x4_all_true(a)
-/* mask ? a : b in one instruction; the bits of a mask's lane must be equal */
+/* mask ? a : b in one instruction; all bits of a lane of the mask must be equal */
 #define WHERE(mask, a, b) wasm_i32x4_relaxed_laneselect(a, b, mask)
 /* Minimum and maximum; if an operand is NaN, the result is a. They take one
    instruction; variants that propagate any NaN would take seven. */

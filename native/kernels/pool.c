@@ -5,12 +5,13 @@
 */
 #include "windows.h"
 
-/* The channels of a block, and of a gradient task. */
+/* The number of channels per block and per gradient task. */
 enum { BLOCK_CHANNELS = 16, TASK_CHANNELS = 64 };
 #if SMALL_CODE
 enum { WIDE_BLOCK_CHANNELS = 0 };
 #else
-/* Finding the positions of a window takes as long as processing 16 channels. */
+/* Wide blocks are faster: finding the positions of a window takes as long as processing
+   16 channels. */
 enum { WIDE_BLOCK_CHANNELS = 64 };
 #endif
 
@@ -22,7 +23,7 @@ typedef struct {
 } Task;
 
 /* Runs the statement for all windows of line i, an item of parallel_for. `span` is the
-   part of the window inside the input, and `y` the number of the window's output. */
+   part of the window inside the input, and `y` the index of the window's output. */
 #define EACH_WINDOW(i, a, span, y)                                                     \
     Span span = line_of(a, i);                                                         \
     for (u32 p_ = 0, y = i * (u32)(a)[2].outputs;                                      \
@@ -44,7 +45,7 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
 /* --- forward ---------------------------------------------------------------------- */
 
 /* Computes the first n channels of a window; HOW is the loop pragma. */
-#define SOME(T, name, START, STEP, END, HOW)                                           \
+#define POOL_WINDOW(T, name, START, STEP, END, HOW)                                    \
     INLINE void name(const T *x, const Axis *a, const Span *s, u32 c, u32 n, T *y) {   \
         T sum[MAX(BLOCK_CHANNELS, WIDE_BLOCK_CHANNELS)];                               \
         u32 count = span_size(s);                                                      \
@@ -54,8 +55,8 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
         HOW for (u32 j = 0; j < n; j++) y[j] = END(sum[j], count);                     \
     }
 #define POOL(T, name, START, STEP, END, HOW)                                           \
-    SOME(T, block_##name, START, STEP, END, HOW)                                       \
-    SOME(T, rest_##name, START, STEP, END, SMALL)                                      \
+    POOL_WINDOW(T, block_##name, START, STEP, END, HOW)                                \
+    POOL_WINDOW(T, rest_##name, START, STEP, END, SMALL)                               \
     static void lines_##name(u32 begin, u32 end, void *ctx) {                          \
         const Task *s = ctx;                                                           \
         const Axis *a = s->w->axes[0];                                                 \
@@ -69,7 +70,7 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
                     block_##name(x + j, a, &span, c, WIDE_BLOCK_CHANNELS, y + j);      \
                 for (; j + BLOCK_CHANNELS <= c; j += BLOCK_CHANNELS)                   \
                     block_##name(x + j, a, &span, c, BLOCK_CHANNELS, y + j);           \
-                if (j && j < c) /* overlaps the last block */                     \
+                if (j && j < c) /* overlaps the previous */                     \
                     block_##name(x + c - BLOCK_CHANNELS, a, &span, c, BLOCK_CHANNELS, y + c - BLOCK_CHANNELS); \
                 else if (!j)                                                           \
                     rest_##name(x, a, &span, c, c, y);                                 \
@@ -177,7 +178,8 @@ AVG_POOL_GRAD(f64, avg_pool_grad_f64, SMALL)
 
 /* --- indices of maxima ------------------------------------------------------------ */
 
-/* Finds the number of the first element of the image (or batch) that equals y, or -1.
+/* Finds the first element of each window that equals y. Writes its index within the
+   image (or the batch), or -1 if there is none.
    */
 #define ARGMAX(T, name)                                                                \
     static void lines_##name(u32 begin, u32 end, void *ctx) {                          \

@@ -1,5 +1,5 @@
-/* The recurrence of LSTM and GRU over a sequence, and its gradients. The products with
-   the inputs have been computed before, for all steps at once.
+/* The recurrence of LSTM and GRU over a sequence, and its gradients. The products of
+   the inputs and the weights have been computed beforehand, for all steps at once.
 
    A step consists of a product of the state and the weights, and one pass over the
    gates. Gates have the shape [steps][batch][gate][n], in PyTorch's order: i f g o for
@@ -17,7 +17,7 @@ typedef struct {
 /* The arrays of a step: inputs, then outputs. */
 typedef struct {
     u32 n;
-    const f32 *a, *sum, *bias, *weight; /* gates, of the inputs and of the state */
+    const f32 *a, *sum, *bias, *weight; /* `a`: gates, from inputs; the rest: from h */
     const f32 *h, *c, *dy, *dc_more;
     f32 *y, *cells, *da, *dsum, *dh, *dc;
 } Step;
@@ -44,7 +44,7 @@ static u32 step_number(const Sequence *s, u32 i) {
     return s->reverse ? s->steps - 1 - i : i;
 }
 
-/* c = a weight, [batch, k] by [k, m] */
+/* Computes c = a weight, where a is [batch, k] and weight is [k, m]. */
 static void multiply(const Sequence *s, const f32 *a, const f32 *weight, f32 *c, u32 k,
                     u32 m) {
     Gemm g = {.m = s->batch, .n = m, .k = k, .batches = 1, .a = a, .a_row = (i32)k,
@@ -76,7 +76,7 @@ static void lstm_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* weight is [n, 4 n]; sum is workspace for [batch, 4 n]. */
+/* `weight` is [n, 4 n]; `sum` is workspace for [batch, 4 n]. */
 EXPORT("lstm_f32")
 void lstm_f32(const f32 *gates, const f32 *h, const f32 *c, const f32 *weight, f32 *sum,
               f32 *y, f32 *cells, u32 steps, u32 batch, u32 n, u32 reverse) {
@@ -118,8 +118,8 @@ static void lstm_grad_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* `a` contains the pre-activations of the gates, `c` the cells before each step; weight
-   is [4 n, n]. */
+/* `a` contains the pre-activations of the gates, `c` the cells before each step;
+   `weight` is [4 n, n]. */
 EXPORT("lstm_grad_f32")
 void lstm_grad_f32(const f32 *dy, const f32 *dcells, const f32 *a, const f32 *c,
                    const f32 *weight, f32 *da, f32 *dh, f32 *dc, u32 steps, u32 batch,
@@ -157,7 +157,7 @@ static void gru_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* weight is [n, 3 n]; sum is workspace for [batch, 3 n]. */
+/* `weight` is [n, 3 n]; `sum` is workspace for [batch, 3 n]. */
 EXPORT("gru_f32")
 void gru_f32(const f32 *gates, const f32 *h, const f32 *weight, const f32 *bias, f32 *sum,
              f32 *y, u32 steps, u32 batch, u32 n, u32 reverse) {
@@ -200,7 +200,7 @@ static void gru_grad_rows(u32 begin, u32 end, void *ctx) {
 }
 
 /* `a` and `b` are the gate parts from the inputs and from the state, `h` the states
-   before each step; weight is [3 n, n], and `part` is workspace for [batch, n]. */
+   before each step; `weight` is [3 n, n], and `part` is workspace for [batch, n]. */
 EXPORT("gru_grad_f32")
 void gru_grad_f32(const f32 *dy, const f32 *a, const f32 *b, const f32 *h,
                   const f32 *weight, f32 *part, f32 *da, f32 *db, f32 *dh, u32 steps,

@@ -4,8 +4,8 @@
    Map: folds (sum, prod, max, min; a mean is a sum with a divisor); argmax and argmin.
 
    A fold accumulates into a line of LINE results, in vector loops; if rows are short, a
-   line contains as many rows as fit. Float32 is summed in float32 over ROWS rows at
-   most; these sums are added in float64. */
+   line contains as many rows as fit. Float32 is summed in float32 over at most ROWS
+   rows; these sums are added in float64. */
 #include "loops.h"
 
 #if SMALL_CODE
@@ -32,7 +32,7 @@ typedef struct {
     u32 rows, wide, width, step, m, from, to;
 } Part;
 
-/* Finds the rows and columns of an item, which is a part and LINE of its columns. */
+/* Finds the rows and columns of an item. An item is up to LINE columns of one part. */
 static Part find_part(const Fold *f, u32 item) {
     u32 column = item % f->columns * LINE, part = item / f->columns, inner = f->inner;
     u32 first = part % f->parts * f->chunk, rows = MIN(f->chunk, f->n - first);
@@ -52,8 +52,8 @@ static void run_fold(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 siz
 
 /* P is the type of the sums in a line, and A the type of the total. Short rows are
    folded four at a time; longer rows are folded into WIDTH results, which stay in
-   registers. On native targets, the loop begins with four lines, because a remaining
-   single line at the end would go through memory. */
+   registers. On native targets, the loop begins with four lines, because a single line
+   left over at the end would go through memory. */
 #define EACH(n) WIDE for (u32 j = 0; j < n; j++)
 #define LINE_AT(NAME, i) __builtin_convertvector(at[i], NAME##_line)
 #define FOLD(NAME, T, P, A, STEP)                                                        \
@@ -252,7 +252,7 @@ FOLD(min_of_b8, u8, u8, u8, SMALLER)
 
 /* --- argmax and argmin ------------------------------------------------------------ */
 
-/* Whether q is better than p, which comes first; NaN is never better. */
+/* Returns whether q is better than p, an earlier element; NaN is never better. */
 #define MORE(q, p) (!((q) <= (p)) & ((q) == (q)))
 #define LESS(q, p) (!((q) >= (p)) & ((q) == (q)))
 
@@ -296,7 +296,7 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
         return (i32)at;                                                                  \
     }
 #else
-/* Finds the best element of each block, and then its index in the best block. */
+/* Finds the best element, and then its index in the first block that contains it. */
 #define ARG_ROW(NAME, T, BEATS, ORDER)                                                   \
     static T NAME##_best(const T *x, u32 n, T best) {                                    \
         T line[WIDTH];                                                                   \

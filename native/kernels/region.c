@@ -18,12 +18,12 @@
 #define PREFETCH_MIN_BYTES ((u64)1 << 20)
 #define STREAM_MIN_BYTES ((u64)64 << 20)
 #define STREAM(p, v) __builtin_nontemporal_store(v, (vec *)(p))
-#define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST) /* for the threads that read */
+#define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST) /* before other threads read */
 #endif
 #define CACHE_LINE_BYTES 64
 
-/* The elements of a piece, which takes 10 to 500 us. Programs with more than four steps
-   have smaller pieces, of at least PIECE_MIN_ELEMENTS. */
+/* The number of elements per piece; a piece takes 10 to 500 us. Programs with more than
+   four steps have smaller pieces, of at least PIECE_MIN_ELEMENTS. */
 #define PIECE_ELEMENTS 65536
 #define PIECE_MIN_ELEMENTS 8192
 
@@ -67,8 +67,8 @@ static void load_broadcast(const u8 *x, u32 size, const i32 *loop, u32 i, u32 n,
     }
 }
 
-/* Returns whether all tiles of a broadcast array are equal: whether its period divides
-   the tile. */
+/* Returns whether all tiles of a broadcast array are equal, that is, whether its period
+   divides the tile size. */
 static bool tiles_repeat(const i32 *loop, u32 tile) {
     u32 rank = loop[0], period = 1;
     for (u32 axis = 1; axis < rank && period <= tile; axis++) period *= loop[1 + axis];

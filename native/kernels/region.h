@@ -5,8 +5,8 @@
 enum { REGION_SLOTS = 128, REGION_MEMORY = 16384 }; /* slots; float32 elements */
 
 /* Where a value is: in an array that is read in order, with elements of `size` bytes
-   (ARRAY); in one element that is used for all (SCALAR); in an array that is broadcast
-   into a tile by the strides of its loop (BROADCAST); or in a tile (TILE). A call
+   (ARRAY); in a single element that is repeated (SCALAR); in an array that is broadcast
+   into a tile, with the strides of its loop (BROADCAST); or in a tile (TILE). A call
    passes one address per slot; those of tiles are NULL. */
 enum { ARRAY, SCALAR, BROADCAST, TILE };
 

@@ -17,7 +17,7 @@ enum { SPECIALIZE = 0 };
 enum { SPECIALIZE = 1 }; /* separate loops for rows of one element, and for one term */
 #endif
 
-/* Terms starts[i] to starts[i + 1] belong to row i. */
+/* Terms starts[i] to starts[i + 1] - 1 belong to row i. */
 #define MIX(NAME, T, HOW)                                                                \
     static void NAME##_rows(u32 item, u32 end, void *ctx) {                              \
         const WeightedSum *mix = ctx;                                                    \
@@ -99,7 +99,8 @@ typedef struct {
     f32 fill;
 } Crop;
 
-/* Returns the interpolation at position i of `count` between the edges a and b of a box.
+/* Returns the pixels and the weight for position `i` of `count` positions from edge `a`
+   to edge `b` of a box.
    */
 INLINE Ends find_ends(f32 a, f32 b, u32 i, u32 count, u32 size, bool nearest) {
     f32 back = count == 1 ? 1 : (f32)i, front = count == 1 ? 1 : (f32)(count - 1 - i);

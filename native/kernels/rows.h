@@ -2,8 +2,8 @@
 #pragma once
 #include "loops.h"
 
-/* Copies n bytes. For short pieces this is faster than memcpy, which may be a call of
-   the WebAssembly host. */
+/* Copies n bytes. For short pieces this is faster than memcpy, which may be a call to
+   the host on WebAssembly. */
 INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     INSIDE(x, n);
     INSIDE(y, n);

@@ -35,11 +35,12 @@ typedef struct {
    of a ReLU; NaN propagates. */
 #if !READS_IN_PLACE
 
-/* Tuned by measurement for the code of Cranelift (wasmtime 50). A constant offset
-   outside of the load becomes an addition, hence LOAD_AT. load32_splat costs three
-   instructions, a shuffle one. Cranelift moves all loads between two branches up to the
-   first load; without the exit in the middle of the loop, registers would be spilled.
-   Two steps per iteration are fastest on Zen 5; three steps are 4 % faster on Zen 4. */
+/* Tuned by measurement for the code that Cranelift generates (wasmtime 50). A constant
+   offset outside of the load becomes an addition, hence LOAD_AT. load32_splat costs
+   three instructions, a shuffle one. Cranelift moves all loads between two branches up
+   to the first load; without the exit in the middle of the loop, registers would be
+   spilled. Two steps per iteration are fastest on Zen 5; three steps are 4 % faster on
+   Zen 4. */
 #define LANE(v, i)                                                                     \
     wasm_i8x16_shuffle(v, v, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, \
                        4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3,   \
@@ -184,7 +185,7 @@ typedef struct {
     f32 *to;                    /* where row k of B is copied to */
     const i32 *starts, *places; /* of element k */
     i64 at[MR], stride, step;
-    i64 ahead; /* from a row to the row of the next panel that is prefetched */
+    i64 ahead; /* distance from a row to the prefetched row of the next panel */
 } Cursor;
 
 enum { PREFETCH_ROWS = 32 }; /* distance from the copied to the prefetched row of B */

@@ -8,7 +8,7 @@
 typedef struct {
     i32 size, outputs, step, first;
     i32 positions, gap;
-    i32 position, position_step; /* in the filter, t is position + t * position_step */
+    i32 position, position_step; /* index in filter: position + t * position_step */
     i32 out, start, stride;
 } Axis;
 

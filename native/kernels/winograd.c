@@ -199,7 +199,8 @@ static void transform_output(u32 i, u32 end, void *ctx) {
 #else
 enum { BLOCK_CHANNELS = 256 }; /* channels whose outputs are kept on the stack */
 
-/* Computes y[j] = Aᵀ m A for n channels from m on. Returns whether all are finite. */
+/* Computes y[j] = Aᵀ m A for `n` channels, beginning at `m`. Returns whether all are
+   finite. */
 static bool transform_products(const f32 *m, u32 far, u32 n, f32 y[4][BLOCK_CHANNELS]) {
     u32 infinite = 0;
 #pragma clang loop vectorize(assume_safety)
@@ -265,7 +266,7 @@ static void run_tiles(WinogradConv *s, u32 all, u32 tiles, u32 lanes) {
 #else
 typedef struct {
     const WinogradConv *job;
-    u32 all, tiles; /* tiles in total, and at a time */
+    u32 all, tiles; /* tiles in total; tiles at a time */
     u32 next;       /* the first tile that no worker has begun */
 } Workers;
 

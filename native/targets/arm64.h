@@ -1,4 +1,4 @@
-/* arm64: 32 registers of NEON. */
+/* arm64: NEON has 32 registers. */
 #pragma once
 
 #define REGISTER 4

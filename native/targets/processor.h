@@ -85,10 +85,11 @@ OP vec vload_partial(const float *p, uint32_t n) {
 OP void vstore_partial(float *p, vec v, uint32_t n) {
     __builtin_masked_store(of_first(n), (of_floats)v, p);
 }
-/* Returns the first four lanes; extends four lanes by zeros. */
+/* Returns the first four lanes; extends four lanes with zeros. */
 OP v128_t first4(vec v) { v128_t y; memcpy(&y, &v, sizeof y); return y; }
 OP vec with4(v128_t v) { vec y = {0}; memcpy(&y, &v, sizeof v); return y; }
-/* Reduces all lanes: halves of vectors of four lanes, then halves of the last vector.
+/* Reduces all lanes to one. Repeatedly combines the first half of the vectors of four
+   lanes with the second half; at the end, combines the lanes of the remaining vector.
    */
 #define FOLD(v, FUNCTION)                                                                \
     v128_t t[LANES / 4];                                                                 \

@@ -1,6 +1,6 @@
-/* WebAssembly with 128-bit and relaxed SIMD, whose modules are sent to browsers. */
+/* WebAssembly with 128-bit and relaxed SIMD. Browsers download the modules. */
 #pragma once
-#include <wasm_simd128.h> /* of clang; all kernels use its names */
+#include <wasm_simd128.h> /* clang's header; all kernels use its names */
 
 #define REGISTER 4
 #define ROUND 16
@@ -24,8 +24,8 @@
 #define INTRINSICS <wasm_simd128.h>
 #define MADD_I16(a, b) wasm_i32x4_dot_i16x8((v128_t)(a), (v128_t)(b))
 
-/* Loads a vector at a constant offset. For Cranelift (wasmtime 50) an offset outside of
-   the load becomes an addition, hence assembly. */
+/* Loads a vector at a constant offset. It is assembly because Cranelift (wasmtime 50)
+   turns an offset outside of the load into an addition. */
 #define LOAD_AT(p, offset)                                                             \
     ({                                                                                 \
         v128_t v_;                                                                     \

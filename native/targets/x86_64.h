@@ -51,7 +51,7 @@
 #define MADD_I16(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b))
 #endif
 
-/* Products of 32 unsigned and 32 signed bytes. Four neighbouring products are summed in 32
+/* Products of 32 unsigned and 32 signed bytes. Four adjacent products are summed in 32
    bits. The sum of two of them must fit into 16 bits. */
 #if defined(__AVX2__)
 #define DOT_U8_I8(a, b)                                                                \

@@ -71,7 +71,8 @@ def build_library(to: Path, level: str, system: str) -> None:
     Args:
         to: The path of the library.
         level: The processor level: ``aarch64``, or one like ``x86_64_v3``.
-        system: The rest of zig's target name, such as ``linux-gnu.2.17``.
+        system: The operating system and C library in zig's target name, such as
+            ``linux-gnu.2.17``.
 
     Raises:
         subprocess.CalledProcessError: ziglang is missing, or fails.

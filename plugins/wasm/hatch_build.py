@@ -39,7 +39,7 @@ KINDS = ("plain", "threaded")
 MODULES_OF_FILES = {"matmul": ["matmul", "gemm", "conv", "depthwise"]}
 MODULES_OF_FILES["matmul"] += ["recurrent", "winograd"]
 MODULES_OF_FILES["region"] = ["region", "loops"]
-# Files of which a module links its own copy, for the functions that it calls.
+# Files that a module links as its own copies, for the functions that it calls.
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}
 # Files that any module may use; each module that does links a copy.
 COMMON = ["runtime", "elementwise"]
@@ -85,7 +85,7 @@ def sources() -> dict[str, Path]:
     return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
 
 
-def families() -> dict[str, list[str]]:
+def files_of_modules() -> dict[str, list[str]]:
     """Return the files of each module by the name of the module."""
     alone = {*sources()} - {*COMMON}
     alone -= {file for files in MODULES_OF_FILES.values() for file in files}
@@ -95,7 +95,7 @@ def families() -> dict[str, list[str]]:
 def compile_all(debug: bool) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Return the paths of the objects of each kind, and those of the libraries.
 
-    The objects of a kind are a dictionary by the name of the file. The key of a copy,
+    For each kind, a dictionary maps the names of files to objects. The key of a copy,
     which exports nothing, is ``copies/NAME``.
     """
     flags = COMPILE + (["-DPLUGRAD_DEBUG"] if debug else [])
@@ -129,7 +129,8 @@ def libraries(flags: list[str]) -> list[str]:
     """Return the paths of the C libraries for modules of any kind.
 
     zig builds them when it first links a module, and prints the command of the linker,
-    which contains the paths. It would build others for each kind, with the same code.
+    which contains the paths. If each kind were linked in this way, zig would build
+    separate libraries for it, with the same code.
     """
     source = ROOT / "build" / "libraries.c"
     source.write_text("int nothing;\n")
@@ -152,7 +153,7 @@ def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, A
     end = STACK
     owners = dict[str, str]()
     threaded = THREADED if to.name == "threaded" else []
-    for name, files in families().items():
+    for name, files in files_of_modules().items():
         made = to / f"{name}.wasm"
         copies = [f"copies/{file}" for file in COPIES.get(name, [])]
         parts = [*[objects[file] for file in (*files, *copies, *COMMON)], *libraries]
@@ -254,7 +255,9 @@ def text(data: bytes, at: int) -> tuple[str, int]:
 def outdated() -> bool:
     """Return whether a module is missing or older than a source."""
     files = [path for folder in (NATIVE, ROOT / "src_c") for path in folder.rglob("*")]
-    made = [MODULES / kind / f"{name}.wasm" for name in families() for kind in KINDS]
+    made = [
+        MODULES / kind / f"{name}.wasm" for name in files_of_modules() for kind in KINDS
+    ]
     made += [MODULES / kind / "index.json" for kind in KINDS]
     if not all(path.exists() for path in made):
         return True

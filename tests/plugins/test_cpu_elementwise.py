@@ -279,7 +279,7 @@ def test_wrong_calls_are_refused():
     with pytest.raises(KeyError, match="no kernel 'nonsense'"):
         make("nonsense", "f->f", np.exp)
     for types in ("f", "->f", "ffff->f", "x->f", "f->", "f->ff"):
-        with pytest.raises(ValueError, match=r"use such as ff->\?"):
+        with pytest.raises(ValueError, match=r"use types such as ff->\?"):
             make("exp_f32", types, np.exp)
 
 

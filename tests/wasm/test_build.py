@@ -34,7 +34,7 @@ def test_a_build_gives_the_same_bytes_again(build, tmp_path):
     build.compile_modules(once)
     build.compile_modules(again)
     names = {path.relative_to(once) for path in once.glob("*/*")}
-    assert len(names) == 2 * (len(build.families()) + 1)  # and an index
+    assert len(names) == 2 * (len(build.files_of_modules()) + 1)  # and an index
     for name in names:
         assert (once / name).read_bytes() == (again / name).read_bytes()
         if not build.outdated():
@@ -48,7 +48,7 @@ def test_modules_import_at_most_two_functions_and_memory(kind, build):
     config.wasm_threads = config.shared_memory = True
     engine = wasmtime.Engine(config)
     ends = [build.STACK >> 16]
-    for name in build.families():
+    for name in build.files_of_modules():
         content = (MODULES / kind / f"{name}.wasm").read_bytes()
         imports = {i.name: i for i in wasmtime.Module(engine, content).imports}
         assert {i.module for i in imports.values()} <= {"plugrad", "env"}

@@ -90,7 +90,7 @@ int read_argument(const Entry *entry, Py_ssize_t k, PyObject *x, Argument *to) {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    const Entry *entry; /* of the library, which is never closed */
+    const Entry *entry; /* in the library, which is never closed */
     Py_ssize_t count;   /* of its arguments */
     bool strided;
 } Function;
@@ -176,8 +176,8 @@ static bool read_matrix(PyObject *x, bool transposed, Matrix *to) {
 }
 
 /* product(kernel, a, b, transpose_a, transpose_b, rows, columns, products). Returns
-   None for matrices that `plan` of linalg.py must handle, for products that are too
-   small, by the same rule as in `plan`, and if a test has replaced the kernel. */
+   None for matrices that `plan` (linalg.py) must handle, for products that the rule of
+   `plan` finds too small, and if a test has replaced the kernel. */
 static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Matrix a, b;
     if (count != 8) {
@@ -211,7 +211,7 @@ static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t cou
         {.address = PyArray_DATA((PyArrayObject *)args[2])}, {.address = PyArray_DATA(y)}};
     npy_intp elements = a.sizes[0] * k + k * shape[1] + size;
     PyThreadState *state = elements * 4 >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
-    entry->call(arguments); /* no bias, slopes, activation and slope */
+    entry->call(arguments); /* without bias and activation */
     if (state != NULL) PyEval_RestoreThread(state);
     return (PyObject *)y;
 }
@@ -292,7 +292,7 @@ static PyObject *get_strided(PyObject *module, PyObject *name) {
 
 /* --- the processor --------------------------------------------------------------- */
 
-/* Returns the highest processor level that is supported, among those of the libraries.
+/* Returns the highest of the libraries' processor levels that this processor supports.
    */
 static const char *level_of_processor(void) {
 #if defined(__aarch64__) || defined(_M_ARM64)

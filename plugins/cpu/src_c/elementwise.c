@@ -2,13 +2,14 @@
    `function`, a NumPy kernel, that runs the C kernel `name` where possible.
 
    `types` contains the dtypes of the C kernel: "ff->?" means two float32 arrays and a
-   bool result. For other dtypes, `function` is called, which may be a callable of this
-   type again. If all types of operands are float32, float16 is computed in float32 and
-   rounded once (half.c), even if `name` is empty and there is no C kernel. A call costs
-   less than a call of a ufunc, because no types are resolved and no loop is selected.
+   bool result. For other dtypes, it calls `function`, which may itself be a result of
+   `elementwise`. If the types of all operands are float32, float16 is computed in
+   float32 and rounded once (half.c), even if `name` is empty and there is no C kernel.
+   A call costs less than a call of a ufunc, because no types are resolved and no loop
+   is selected.
 
-   If there is a single operand, it is copied first if its elements are not contiguous.
-   Several operands are broadcast: C reads rows that are contiguous or a single element.
+   A single operand is copied first if its elements are not contiguous. Several operands
+   are broadcast: C reads rows that are contiguous or that repeat a single element.
    NumPy computes other rows and most short rows, for which it is as fast; it rounds
    like the C kernels. */
 #include "native.h"
@@ -20,7 +21,8 @@
 #include <structmember.h>
 
 enum { MAX_OPERANDS = 3, MAX_NUMBERS = 2, MAX_RANK = NPY_MAXDIMS, SHORT_ROW_ELEMENTS = 16 };
-/* The maximum for a call, because the kernels count elements in 32 bits. */
+/* The maximum number of elements per call, because the kernels count them in 32 bits.
+   */
 static const npy_intp CALL_MAX_ELEMENTS = 1 << 30;
 
 typedef struct {
@@ -84,8 +86,8 @@ static void join_axes(Loop *loop, PyArrayObject **in, int count) {
     loop->rank = rank;
 }
 
-/* Returns whether the rows of each operand are all the same row or consecutive:
-   `broadcast` merges short rows of such operands. */
+/* Returns whether, for each operand, all rows are the same row or are consecutive in
+   memory: `broadcast` merges short rows of such operands. */
 static bool repeats(const Loop *loop, int count) {
     if (loop->rank != 2) return false;
     for (int k = 0; k < count; k++) {
@@ -216,7 +218,7 @@ static PyArrayObject *run_several(const Elementwise *self, PyArrayObject **in) {
     return y;
 }
 
-/* The slow path: float16, and calls that go to the function on NumPy. */
+/* The slow path: float16, and calls that fall back to the NumPy function. */
 static PyObject *call_wrapped(const Elementwise *self, PyObject *const *args, size_t count,
                               PyObject *names) {
     Py_ssize_t given = PyVectorcall_NARGS(count), nin = self->nin;
@@ -292,7 +294,8 @@ static PyObject *make(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "UsO", &name, &types, &wrapped)) return NULL;
     Elementwise read;
     if (!read_types(&read, types))
-        return PyErr_Format(PyExc_ValueError, "types %s: use such as ff->?", types);
+        return PyErr_Format(PyExc_ValueError, "types %s: use types such as ff->?",
+                            types);
     const char *symbol = PyUnicode_AsUTF8(name);
     const Entry *entry = symbol && *symbol ? entry_named(symbol) : NULL;
     if (entry == NULL && (symbol == NULL || *symbol)) return NULL;

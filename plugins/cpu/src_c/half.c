@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The maximum for a call, because the kernels count elements in 32 bits. */
+/* The maximum number of elements per call, because the kernels count them in 32 bits.
+   */
 static const npy_intp CALL_MAX_ELEMENTS = 1 << 30;
 
 static bool is_half(PyObject *x) {
@@ -70,8 +71,9 @@ static PyObject *call_widened(PyObject *function, PyObject *const *args, int nin
     return rounded;
 }
 
-/* Returns the number of the first operand with more than one element, or -1 if such
-   operands differ in layout. Writes which operands are a single repeated element. */
+/* Returns the index of the first operand with more than one element, or -1 if such
+   operands differ in layout. Sets `repeats[k]` if operand k is a single repeated
+   element. */
 static int find_leader(PyObject *const *args, int nin, int32_t *repeats) {
     int leader = -1;
     bool c = true, f = true;

@@ -63,7 +63,8 @@ static int64_t last_sweep; /* when old blocks were last returned, in seconds */
 static void *data_of(Block *block) { return (char *)block + ALIGN; }
 static Block *block_of(void *data) { return (Block *)((char *)data - ALIGN); }
 
-/* Returns the smallest size class for `size`, and sets `size` to that of the class. */
+/* Returns the smallest size class for `size`, and sets `size` to the block size of this
+   class. */
 static int class_of(size_t *size) {
     if (*size < (size_t)1 << MIN_BLOCK_LOG) return -1;
     int log = MIN_BLOCK_LOG;
@@ -87,8 +88,9 @@ static void unlink_block(Block *block) {
     cached -= block->size;
 }
 
-/* Returns free blocks to the C library, the oldest first, until at most `max_bytes` are
-   cached, and all blocks that were freed before `since`. The lock must be held. */
+/* Returns free blocks to the C library, the oldest first: all blocks that were freed
+   before `since`, and then more until at most `max_bytes` are cached. The lock must be
+   held. */
 static void trim(size_t max_bytes, int64_t since) {
     while (oldest != NULL && (cached > max_bytes || oldest->freed < since)) {
         Block *block = oldest;
@@ -114,8 +116,8 @@ static bool is_short_of_memory(void) {
     return found;
 }
 
-/* Returns old blocks, or all blocks if memory is short; at most once a second. The lock
-   must be held. */
+/* Returns old blocks, or all blocks if memory is short, to the C library; at most once
+   a second. The lock must be held. */
 static void sweep(int64_t time) {
     if (time == last_sweep) return;
     last_sweep = time;
@@ -157,7 +159,7 @@ static Block *take_block(size_t size, bool *reused) {
     UNLOCK();
     *reused = block != NULL;
     if (block == NULL) block = new_block(size, class);
-    if (block == NULL) { /* out of memory: retry without the cache */
+    if (block == NULL) { /* out of memory: empty the cache and retry */
         LOCK();
         trim(0, 0);
         UNLOCK();

@@ -1,6 +1,6 @@
 /* Regions of a `plugrad.jit` graph as Python objects. They are functions of NumPy
-   arrays that run several element-wise kernels in one pass (kernels/region.c), also
-   with row kernels between them (library/blocks.c), or a single kernel.
+   arrays that run several element-wise kernels in one pass (kernels/region.c), possibly
+   with row kernels between them (library/blocks.c), or that run a single kernel.
 
    `region(slots, steps, loops, tile, constants, inputs, outputs, n)`: the first three
    arguments are the bytes of the structures in region.h.
@@ -8,9 +8,9 @@
    `blocks(program, owners, constants, inputs, outputs, n)`: the first argument is the
    bytes of a structure in blocks.h, which points into the memory of `owners`.
 
-   `bound(name, arguments, inputs, outputs, dropped)`: the arguments of the kernel
-   `name`. A tuple (slot,) stands for each array of a call. The last `dropped` outputs
-   are workspaces.
+   `bound(name, arguments, inputs, outputs, dropped)`: `arguments` are those of the
+   kernel `name`; in them, a tuple (slot,) stands for an array that belongs to a call.
+   The last `dropped` outputs are workspaces.
 
    A call returns NotImplemented if an input is strided. */
 #include "kernels/region.h"

@@ -82,7 +82,8 @@ STAGE(f64)
         }                                                                                \
     }
 
-/* The first stage, of radix 4: only its inputs have LANES contiguous elements. */
+/* The first stage, if its radix is 4: LANES elements are contiguous in its inputs only.
+   */
 #define FIRST(T, V, LANES)                                                               \
     INLINE V roots_##T(const T *table, u32 q, u32 times) {                               \
         T t[LANES];                                                                      \
@@ -128,7 +129,7 @@ STAGE(f64)
         }                                                                                \
     }                                                                                    \
                                                                                          \
-    /* v: real and imaginary parts, and workspaces for both; the order is restored. */   \
+    /* v: real and imaginary parts, and a workspace for each. Results: v[0], v[1]. */    \
     static void transform_##T(T *v[4], const Transform *f) {                             \
         u32 n = f->size, s = 1;                                                          \
         for (const i32 *p = f->factors; *p; s *= (u32)*p++) {                            \

@@ -1,6 +1,6 @@
-/* The table of the loops in the region module, which Python finds by name. Loops for
-   other dtypes, and for functions that take 10 ns or more per element, are only in the
-   modules of their kernels. */
+/* The table of the loops in the region module; Python looks up loops in it by name.
+   Loops for other dtypes, and for functions that take 10 ns or more per element, are
+   only in the modules of their kernels. */
 #include "region.h"
 
 #include "elementwise.h"

@@ -1,4 +1,4 @@
-/* Moving elements by strides, by the size of an element; and creating elements. */
+/* Moving elements by strides, with a function per element size; creating elements. */
 #include "elementwise.h"
 #include "rows.h"
 

@@ -3,7 +3,8 @@
 
    Every module contains this code; all modules share the state, which is at a fixed
    address of shared memory. A worker is a Python thread with its own instances of the
-   modules. It calls `work`, which returns at the end, or if another module has work.
+   modules. It calls `work`, which returns when the pool quits or another module has
+   work.
 
    A call of parallel_for increments `epoch`. A worker that finds the run `open`
    increments `inside` and takes pieces until there are none left. The calling thread
@@ -13,8 +14,8 @@
    again; the call of parallel_for fails when all other threads have finished. */
 #include "plugrad.h"
 
-/* A function of Python, called periodically on the first thread. It runs signal
-   handlers, sets `interrupted` if a handler raises, and resets `until_poll`. */
+/* A Python function, called periodically on the first thread. It runs signal handlers,
+   sets `interrupted` if a handler raises, and resets `until_poll`. */
 __attribute__((import_module("plugrad"), import_name("poll"))) void host_poll(void);
 /* Ends the kernel with an error, without a processor signal. Does not return. */
 __attribute__((import_module("plugrad"), import_name("fail"))) void host_fail(void);

@@ -32,8 +32,8 @@ static void insertion_sort(u64 *p, u32 n) {
     }
 }
 
-/* A stable sort by bytes `first` to `last`, where 0 is the lowest. `workspace` is as long
-   as p. */
+/* Sorts stably by bytes `first` to `last`, where byte 0 is the lowest. `workspace` is
+   as long as p. */
 static void radix_sort(u64 *p, u64 *workspace, u32 n, u32 first, u32 last) {
     u64 *from = p, *to = workspace;
     for (u32 byte = first; byte <= last; byte++) {
@@ -72,7 +72,7 @@ static void select_pairs(u64 *p, u32 n, u32 k) {
             if (((p[i] ^ limit) & known) == 0) count[p[i] >> shift & 255]++;
         for (; left > count[d]; d++) left -= count[d];
         limit |= (u64)d << shift;
-        if (left == count[d]) { /* all of them */
+        if (left == count[d]) { /* all pairs with this digit */
             limit |= ((u64)1 << shift) - 1;
             break;
         }

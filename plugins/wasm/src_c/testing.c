@@ -24,7 +24,8 @@ static void run_forever(u32 begin, u32 end, void *ctx) {
     for (u32 i = 0; i < 100000; i++) (*x)++;
 }
 
-/* Runs for some minutes: in pieces or, if `tiles` is not 0, without pieces but polling.
+/* Runs for several minutes: in parallel_for or, if `tiles` is not 0, in a loop that
+   polls for cancellation.
    */
 EXPORT("test_forever") void test_forever(u32 *x, u32 tiles) {
     if (!tiles) parallel_for(run_forever, x, 1 << 20, 1);

@@ -47,12 +47,12 @@ class NumpyArrays:
         return np.from_dlpack(x)
 
     def nbytes(self, native: Array) -> int:
-        """Return the bytes of the elements; for strings, pointers and texts."""
+        """Return the size in bytes; for strings, that of the pointers and the texts."""
         texts = native.flat if native.dtype.hasobject else ()
         return native.nbytes + sum(map(len, texts))
 
     def kept(self) -> int:
-        """Return the bytes that the pool caches and no array uses."""
+        """Return the number of bytes that the pool caches but no array uses."""
         return pool.kept()
 
 
@@ -89,7 +89,7 @@ def kernel_context(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(inner, functools.partial):
         inner = inner.func
     home = getattr(inner, "__module__", None) or "numpy"
-    nested = functools.partial(_here, function)
+    nested = functools.partial(_in_caller_context, function)
     if home.partition(".")[0] not in (__package__, "numpy"):
         wrapped: Any = nested
     elif pool.native:
@@ -110,10 +110,10 @@ def _in_context(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any
     except RuntimeError as error:
         if not str(error).startswith("cannot enter context"):
             raise
-        return _here(function, *arrays, **attrs)
+        return _in_caller_context(function, *arrays, **attrs)
 
 
-def _here(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
+def _in_caller_context(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
     """Return the result of ``function`` in the context of the caller."""
     with np.errstate(all="ignore"):
         return function(*arrays, **attrs)

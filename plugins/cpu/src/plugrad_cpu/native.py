@@ -1,4 +1,4 @@
-"""The kernels in C: the sources that plugrad-wasm shares, compiled for the processor.
+"""The kernels in C, compiled for the processor from sources that plugrad-wasm shares.
 
 Kernels run on NumPy for dtypes that C does not support, and if the C kernels are
 missing (installed without a compiler, or an unsupported system).

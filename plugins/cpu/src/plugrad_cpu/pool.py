@@ -68,5 +68,5 @@ def enter() -> None:
 
 
 def kept() -> int:
-    """Return the bytes that are cached for later arrays."""
+    """Return the number of bytes that are cached for later arrays."""
     return native.pool_statistics()["kept"] if native else 0

@@ -55,7 +55,7 @@ MAX_SLOTS = 128  # REGION_SLOTS of region.h
 MAX_OPERANDS = 3  # of a step
 CACHE_ELEMENTS = 8192  # float32: two thirds of the smallest first-level caches
 LONG_TILE = 2048  # elements of a tile
-# Elements of a tile where calling a loop is cheap: 4 % faster on Zen 3.
+# Elements of a tile if loop calls are cheap: 4 % faster than LONG_TILE on Zen 3.
 SHORT_TILE = 1024
 Tables = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]
 BOOL = np.dtype(np.bool_)
@@ -81,7 +81,7 @@ class Loop(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run of a loop: its name, numbers, input slots and output slot."""
+    """One run of a loop: its name, numbers, input slots and output slot."""
 
     name: str
     p: float
@@ -208,7 +208,7 @@ class Slots:
         self.constants = {x: self.of[x] for x in graph.constants}
 
     def _input(self, x: int, moved: bool) -> int:
-        """Return a slot for an input; ``moved``: a BroadcastTo step reads it."""
+        """Return an input's slot; ``moved`` tells if a BroadcastTo step reads it."""
         spec = self.graph.specs[x]
         size = spec.dtype.itemsize
         count = prod(spec.shape)
@@ -237,7 +237,7 @@ class Slots:
         return self.tile(dtype)
 
     def tile_size(self, preferred: int = LONG_TILE) -> int:
-        """Return the number of elements of a tile, such that all tiles fit the cache.
+        """Return the number of elements of a tile, such that all tiles fit in cache.
 
         Arrays often begin at the same offset in a page; their tiles then compete for
         the same cache lines. The size is a multiple of the periods of broadcast arrays

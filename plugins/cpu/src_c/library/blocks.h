@@ -6,8 +6,8 @@
 enum { BLOCK_MEMORY = 1 << 17 }; /* elements per thread */
 
 /* A value. If it is in an array, the part for element i of the iteration begins at
-   element `i / every * many`. If `place` is not negative, the value is in scratch
-   memory at this element. */
+   element `i / every * many`. If `place` is not negative, the value begins at element
+   `place` of the scratch memory. */
 typedef struct {
     int32_t place, size; /* bytes of an element */
     uint32_t every, many;
@@ -22,8 +22,8 @@ typedef struct {
     int32_t kind, number;
 } BlockArgument;
 
-/* A stage: a region, where `values` has the value of each slot, -1 for tiles; or a
-   kernel. */
+/* A stage: either a region, where `values` contains the value of each slot (-1 for
+   tiles), or a kernel. */
 typedef struct {
     const Region *region;
     const int32_t *values;

@@ -1,8 +1,8 @@
 /* Strided copies y[...] = x[...], on all threads.
 
    The axes are sorted by the strides of y and merged where possible. The axis along
-   which x is contiguous is moved before the last axis. These two axes form a plane of n
-   rows and m columns, which is divided into tiles. A tile is copied in one of three
+   which x is contiguous becomes the second-to-last axis. These two axes form a plane of
+   n rows and m columns, which is divided into tiles. A tile is copied in one of three
    ways: row by row; in blocks that are transposed in registers, if x is contiguous
    along the axis of rows and y along that of columns; or element by element. */
 #include <stdlib.h>
@@ -110,7 +110,7 @@ STRIDED(u16)
 STRIDED(u32)
 STRIDED(u64)
 STRIDED(u128)
-/* Rows of a block of u64: larger blocks would not stay in registers. */
+/* The size of a block of u64: larger blocks would not stay in registers. */
 #if REGISTER == 16
 #define U64_BLOCK 8
 #else

@@ -6,8 +6,8 @@
    rejects an entry that does not match. The library exports the entry of softmax_f32,
    for example, as `entry_softmax_f32`.
 
-   A kernel is not inlined into its entry. An inlined kernel would load two addresses by
-   one instruction, which stalls until both are in the cache. */
+   A kernel is not inlined into its entry. An inlined kernel would load two addresses
+   with one instruction, which stalls until both are in the cache. */
 #pragma once
 #include <stdint.h>
 

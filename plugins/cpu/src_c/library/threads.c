@@ -81,7 +81,7 @@ void *thread_scratch(u32 which, size_t bytes) {
 
 /* --- pieces ---------------------------------------------------------------------- */
 
-_Noreturn void fail(const char *message) { /* in debug builds, and for invalid geometry */
+_Noreturn void fail(const char *message) { /* assertions and fatal errors */
     fprintf(stderr, "plugrad-cpu: %s\n", message);
     abort();
 }
@@ -108,8 +108,8 @@ static i64 now_ns(void) {
 
 /* Spins until a number equals `old` (if `until_equal`) or differs from it, for at most
    SPIN_NS, because waking a sleeping thread takes as long as many kernels. After
-   YIELD_AFTER_NS it yields the processor, and stops spinning if another thread used the
-   processor for at least PREEMPTED_NS. */
+   YIELD_AFTER_NS, it also yields the processor. It stops spinning if another thread has
+   used the processor for at least PREEMPTED_NS. */
 enum { SPIN_NS = 300000, YIELD_AFTER_NS = 100000, PREEMPTED_NS = 20000 };
 
 static void spin(const u32 *number, u32 old, bool until_equal) {
@@ -198,7 +198,8 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     pthread_mutex_unlock(&run_lock);
 }
 
-/* Sets the number of threads, at most MAX_THREADS. Workers that have started stay. */
+/* Sets the number of threads, at most MAX_THREADS. Workers that have already started
+   keep running. */
 EXPORT("set_threads") void set_threads(u32 count) {
     thread_limit = MIN(MAX(count, 1), MAX_THREADS);
 }

@@ -88,7 +88,7 @@ class WasmArray:
         }
 
     def view(self, shape: Shape, first: int = 0) -> WasmArray:
-        """Return the elements from number ``first`` on as a view of another shape."""
+        """Return the elements from index ``first`` on as a view of another shape."""
         check_axes(shape)
         pointer = self.pointer + first * self.dtype.itemsize
         return WasmArray(self.machine, shape, self.dtype, pointer, self.base or self)
@@ -102,7 +102,7 @@ def check_axes(shape: Sequence[int]) -> None:
     """Raise ValueError if there are more axes than NumPy supports."""
     if len(shape) > MAX_AXES:
         raise ValueError(
-            f"wasm: an array has at most {MAX_AXES} axes, as NumPy's have; this one "
+            f"wasm: an array has at most {MAX_AXES} axes, as in NumPy; this one "
             f"has {len(shape)}"
         )
 
@@ -193,7 +193,7 @@ def download(native: Any) -> Array:
 
 
 def writable(native: WasmArray) -> Array:
-    """Return a writable view for filling a new array; it does not keep it alive."""
+    """Return a writable view to fill a new array; the view does not keep it alive."""
     whole = native.machine.whole
     return np.ndarray(native.shape, native.dtype, whole, native.pointer)
 
@@ -244,7 +244,7 @@ class WasmArrays:
         return np.asarray(_WritableView(native))
 
     def nbytes(self, native: Any) -> int:
-        """Return the bytes of the elements; for strings, pointers and texts."""
+        """Return the size in bytes; for strings, that of the pointers and the texts."""
         texts = native.flat if native.dtype.hasobject else ()
         return native.nbytes + sum(map(len, texts))
 

@@ -32,7 +32,7 @@ def contract(kernel: str | Kernel) -> Kernel:
         raise TypeError(f"load_kernel: expected a Kernel or a name, got {kernel!r}")
     if kernel.out is None:
         raise ValueError(
-            f"load_kernel: {kernel} has no out rule, by which the outputs are made; "
+            f"load_kernel: {kernel} has no out rule, which determines the outputs; "
             "give the contract out="
         )
     return kernel

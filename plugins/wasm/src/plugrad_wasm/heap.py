@@ -108,7 +108,7 @@ class Extents(NamedTuple):
         return self._replace(free=tuple(free))
 
     def with_chunks(self, size: int, chunks: int) -> Extents:
-        """Return the extents with the count of chunks of a block size changed."""
+        """Return the extents with more chunks for blocks of ``size`` bytes."""
         count = self.chunks.get(size, 0) + chunks
         return self._replace(chunks=self.chunks | {size: count})
 
@@ -171,7 +171,7 @@ class Heap:
     def _commit(
         self, found: Bin, old: Bin, new: Bin, before: Extents, after: Extents
     ) -> bool:
-        """Replace a bin and the extents if they have not changed; return whether.
+        """Replace a bin and the extents if neither has changed; return whether it did.
 
         Nothing else can run between the comparisons and the end: there is no call, no
         backward jump and no allocation of a container.
@@ -247,7 +247,7 @@ class Heap:
                 after = after.with_chunks(size, -len(whole))
             if self._commit(found, old, rest, before, after):
                 for block in gone:
-                    del block.free  # which holds the block
+                    del block.free  # which refers to the block
                 return
 
     # --- statistics -----------------------------------------------------------------

@@ -58,7 +58,7 @@ def engine(shared: bool, reservation: int | None) -> wasmtime.Engine:
     """Return the compiler of our own modules."""
 
     def configure(config: wasmtime.Config) -> None:
-        # A forked child would not have the compiler's threads, but wait for them.
+        # A forked child would not have the compiler's threads, but would wait for them.
         config.parallel_compilation = False
         config.wasm_threads = config.shared_memory = shared
         if reservation is not None:
@@ -315,7 +315,7 @@ class Library:
 
 
 class WasmProgram:
-    """Our modules on one memory, for one thread; instantiated when needed.
+    """Our modules with one memory, for one thread; instantiated when needed.
 
     Args:
         library: The modules.
@@ -407,7 +407,7 @@ class OwnMemory:
 
 
 class SharedMemory(wasmtime.SharedMemory):
-    """A shared memory that can be imported: wasmtime 50 wraps its pointer twice."""
+    """A shared memory that can be imported; wasmtime 50's wraps its pointer twice."""
 
     def _as_extern(self) -> ffi.wasmtime_extern_t:
         union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())

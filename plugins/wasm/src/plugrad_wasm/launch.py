@@ -62,7 +62,8 @@ SIGNED = {np.dtype("uint32"): "i32", np.dtype("uint64"): "i64"}
 class Exports(dict[DType, str | None]):
     """The exported names ``<name>_<type>`` by dtype; None if C exports none.
 
-    ``bits``: the function for signed integers gives the right bits for unsigned ones.
+    With ``bits``, unsigned integers use the function for signed integers, which
+        computes the same bits.
     """
 
     def __init__(self, name: str, bits: bool = False) -> None:
@@ -77,7 +78,7 @@ class Exports(dict[DType, str | None]):
 
 
 def unary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
-    """Return the kernel ``y = name(x)``; ``to``: the dtype of y if not that of x."""
+    """Return the kernel ``y = name(x)``; ``to`` is the dtype of y if it differs."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *numbers: float) -> WasmArray:
@@ -157,7 +158,7 @@ _TURN = {size: f"turn_{size}" for size in (1, 2, 4, 8)}
 def take(
     x: WasmArray, shape: Shape, strides: Sequence[int], first: int = 0
 ) -> WasmArray:
-    """Return elements of ``x`` by strides, from number ``first`` on."""
+    """Return elements of ``x`` by strides, from index ``first`` on."""
     y = empty(x.machine, shape, x.dtype)
     call = x.machine.callers
     size = x.dtype.itemsize
@@ -201,7 +202,7 @@ def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> N
 def _plan(
     machine: Machine, shape: Shape, strides: tuple[int, ...]
 ) -> tuple[Shape, WasmArray]:
-    """Return ``rows``, and its descriptor for C."""
+    """Return the result of ``rows``, as numbers and as a descriptor for C."""
     plan = rows(shape, strides)
     return plan, describe(machine, plan)
 

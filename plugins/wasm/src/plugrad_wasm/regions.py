@@ -97,7 +97,7 @@ def _loop(step: Step, graph: Graph) -> Loop | None:
 
 
 def fusable(step: Step, graph: Graph) -> bool:
-    """Return whether a step can be in a region: whether there is a loop for it."""
+    """Return whether a step can be in a region, because there is a loop for it."""
     return _loop(step, graph) is not None
 
 

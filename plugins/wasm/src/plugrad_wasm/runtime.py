@@ -101,7 +101,7 @@ class Cached(dict[Any, Any]):
 
 
 def cache_size(size: int) -> Callable[[T], T]:
-    """Limit the number of results of a function that ``Cached`` keeps."""
+    """Limit the number of results that ``Cached`` keeps for a function."""
 
     def limit(function: T) -> T:
         vars(function)["cache_size"] = size
@@ -275,7 +275,7 @@ class Machine:
             self.heap.fill(nbytes)
 
     def view(self, shape: tuple[int, ...], dtype: Any, address: int) -> Any:
-        """Return the memory at an address as an array, which does not keep it."""
+        """Return the memory at an address as an array that does not keep it alive."""
         return np.ndarray(shape, dtype, self.whole, address)
 
     # --- a kernel that ends early --------------------------------------------------
@@ -424,7 +424,7 @@ class Machine:
 
 _REENTERED = (
     "wasm: a signal handler or a finalizer has called a kernel while another one was "
-    "running; do there no more than to take a note"
+    "running; such code should only record what happened"
 )
 
 

@@ -72,7 +72,7 @@ class SandboxedKernel:
         _loaded.add(self)
 
     def _configure(self, config: wasmtime.Config) -> None:
-        # A forked child would not have the compiler's threads, but wait for them.
+        # A forked child would not have the compiler's threads, but would wait for them.
         config.parallel_compilation = False
         # The sandbox must also work under faulthandler, which handles the signals.
         config.signals_based_traps = False
@@ -223,8 +223,8 @@ class SandboxedKernel:
         except wasmtime.WasmtimeError as error:
             raise BackendError(
                 f"{self._label()}: {size:,} bytes of inputs and outputs do not fit "
-                f"beside the {self._begin:,} of the module into memory="
-                f"{self._limit:,} bytes; give load_kernel more"
+                f"into memory={self._limit:,} bytes next to the module's own "
+                f"{self._begin:,} bytes; give load_kernel more memory"
             ) from error
         self._end = have + pages * PAGE
 
@@ -300,7 +300,7 @@ def _copied(machine: Machine, whole: Any, spec: Spec, at: int) -> Any:
 def _message(whole: Any, address: int) -> str:
     text = bytes(whole[address : address + MESSAGE_MAX_CHARACTERS]).partition(b"\0")[0]
     shown = printable(text.decode(errors="replace"))
-    return shown or f"it returned {address}, which is no text"
+    return shown or f"it returned {address}, which is not the address of a text"
 
 
 # --- forks -----------------------------------------------------------------------

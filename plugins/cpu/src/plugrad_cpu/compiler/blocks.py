@@ -77,7 +77,7 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
     for longest in (
         SCRATCH_ELEMENTS,
         BLOCK_ELEMENTS,
-    ):  # shorter units if the longer ones do not fit the memory
+    ):  # shorter units if the longer ones do not fit in memory
         unit, exact, late = unit_of(calls, longest)
         if function := _compiled(graph, calls, late, unit, exact, write):
             return function
@@ -90,8 +90,8 @@ def unit_of(
     """Return the unit of blocks, whether a block is exactly one unit, and late steps.
 
     A block is a multiple of the unit, in elements. Late steps are reductions that need
-    other blocks, or a unit of more than ``longest`` elements. They run after all other
-    steps; the mapping is from their results to their inputs.
+    the data of other blocks, or a unit of more than ``longest`` elements. They run
+    after all other steps; the mapping is from their results to their inputs.
     """
     unit = 1
     exact = False
@@ -111,7 +111,7 @@ def unit_of(
 def phases(
     graph: Graph, calls: Mapping[int, Call]
 ) -> list[tuple[list[Step], list[Step]]]:
-    """Return the phases: each has element-wise steps, and then calls of row kernels.
+    """Return the phases: element-wise steps, followed by calls of row kernels.
 
     A BroadcastTo step is repeated in each phase that reads its result.
     """

@@ -73,10 +73,10 @@ def _loop(step: Step, graph: Graph) -> Loop | None:
 
 
 def is_fusable(step: Step, graph: Graph) -> Any:
-    """Return a key: steps with equal keys may share a region. A false key: none.
+    """Return a key: steps with equal keys may share a region; false: not fusable.
 
-    Kernels that choose between 0 and -0 are not fused if they broadcast: NumPy computes
-    short rows, and may choose the other zero.
+    Kernels that choose between 0 and -0 are not fused if they broadcast: outside of a
+    region, NumPy computes short rows and may choose the other zero.
     """
     if call_of(step, graph):
         return True

@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 from plugrad.plugin import Graph
 
-Inputs = Sequence[tuple[int, int, int]]  # slot, number of the dtype, elements
-Outputs = list[tuple[int, int, bytes]]  # slot, number of the dtype, shape
+Inputs = Sequence[tuple[int, int, int]]  # slot, dtype number, elements
+Outputs = list[tuple[int, int, bytes]]  # slot, dtype number, shape
 
 
 def operands(graph: Graph, of: Mapping[int, int]) -> tuple[Inputs, Outputs]:

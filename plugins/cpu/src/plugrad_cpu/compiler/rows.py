@@ -39,9 +39,10 @@ class Call(NamedTuple):
         numbers: The integer arguments.
         last: The last argument, a float.
         unit: A call processes a multiple of this number of elements.
-        made: The elements that it computes from a unit; fewer than ``unit`` in a
+        made: The number of elements that it computes from a unit; fewer than ``unit``
+            in a reduction.
+        is_part: Whether each call processes only one unit, as a part of a longer
             reduction.
-        is_part: Whether a call processes one unit only: a part of a longer reduction.
         shape: The shape of the result.
         rest: The calls that complete a reduction: see ``reduce.plan``.
 
@@ -80,7 +81,7 @@ def values(step: Step) -> list[int]:
 
 
 def _reads_views(step: Step, graph: Graph) -> bool:
-    """Return whether an input is a broadcast view, which C has no copy of."""
+    """Return whether an input is a broadcast view; C has no copy of such a view."""
     views = (s for s in graph.steps if s.kernel.name == VIEW)
     return any(s.outputs[0] in step.inputs for s in views)
 
@@ -91,7 +92,8 @@ def _reads_views(step: Step, graph: Graph) -> bool:
 def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
     """Return a function that makes the call of a row kernel.
 
-    The first inputs have all rows (see ``ARRAYS``); the others are one row or missing.
+    The first inputs contain all rows (see ``ARRAYS``); each other input is a single row
+    or missing.
     """
 
     def make(step: Step, graph: Graph) -> Call | None:
@@ -114,7 +116,7 @@ def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
     return make
 
 
-# The number of inputs that have all rows; other kernels: all of their inputs.
+# The number of inputs that contain all rows; for other kernels, all inputs do.
 ARRAYS = {"LayerNorm": 1, "LayerNormGrad": 2}
 
 # --- reductions ------------------------------------------------------------------

@@ -69,7 +69,7 @@ def _specs(graph: Graph) -> list[Spec | None] | None:
 # --- products and rows -----------------------------------------------------------
 
 
-def _end(step: Step, specs: list[Spec | None], c: int) -> linalg.End | None:
+def _epilogue(step: Step, specs: list[Spec | None], c: int) -> linalg.End | None:
     """Return the epilogue arguments of a fused kernel for ``bound``."""
     if "activation" not in step.attrs:
         return linalg.NOTHING
@@ -90,7 +90,7 @@ def _product(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
             strides = (*strides[:-2], strides[-1], strides[-2])
         views += [shape, strides]
     plan = linalg.plan(*views)
-    end = _end(step, specs, views[2][-1])
+    end = _epilogue(step, specs, views[2][-1])
     if plan is None or end is None:
         return None
     a, b, (y,) = *step.inputs[:2], step.outputs
@@ -116,7 +116,7 @@ def _softmax_grad(log: int, step: Step, specs: Any, graph: Graph) -> Any:
 
 def _convolution(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
     windows = step.attrs["geometry"]
-    end = _end(step, specs, windows.out_shape[-1])
+    end = _epilogue(step, specs, windows.out_shape[-1])
     plan = None if windows.depthwise else conv.plan(windows, False)
     if plan is None or end is None:
         return None
@@ -128,7 +128,7 @@ def _convolution(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
 
 def _depthwise(step: Step, specs: Any, graph: Graph) -> Any:
     windows = step.attrs["geometry"]
-    end = _end(step, specs, windows.out_shape[-1])
+    end = _epilogue(step, specs, windows.out_shape[-1])
     how = describe_windows(windows)
     if how is None or end is None or not depthwise.is_quick(specs[0].dtype, windows):
         return None
@@ -163,7 +163,7 @@ def _quantized(graph: Graph) -> Any:
 
 
 def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
-    """Return the windows, the C name, the matrix sizes, and (words, rows) of memory."""
+    """Return the windows, the C name, the matrix sizes, and the workspace."""
     if step.kernel.name == "QuantizedMatMul":
         m = prod(specs[0].shape[:-1])
         k, n = specs[1].shape
@@ -174,8 +174,8 @@ def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
     return found, "quantized_conv_i8", (), quantized.workspace_sizes(windows)
 
 
-def _made(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:
-    """Return a function that compiles a graph of one step; None if specs do not fit."""
+def _compiler_of(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:
+    """Return a function that compiles a one-step graph if ``_specs`` accepts it."""
 
     def compiled(graph: Graph) -> Any:
         specs = _specs(graph)
@@ -196,5 +196,5 @@ MAKERS: dict[str, Callable[[Step, Any, Graph], Any]] = {
     **dict.fromkeys(("Conv2D", "Conv3D", "FusedConv2D"), _convolution),
     **dict.fromkeys(("DepthwiseConv2dNative", "FusedDepthwiseConv2D"), _depthwise),
 }
-SINGLE = {name: _made(make) for name, make in MAKERS.items()}
+SINGLE = {name: _compiler_of(make) for name, make in MAKERS.items()}
 SINGLE |= dict.fromkeys(("QuantizedConv2D", "QuantizedMatMul"), _quantized)

@@ -5,5 +5,6 @@ from plugrad.plugin import KernelTable
 from . import shape, slicing
 
 KERNELS = KernelTable.collect(__name__)
-# These kernels compute nothing, so they need no context without warnings.
+# These kernels compute nothing, so they can run without the context that suppresses
+# warnings.
 MOVERS = {*shape.kernels.values(), *slicing.kernels.values()}

@@ -116,7 +116,7 @@ def _hash_33_to_64(table: Array) -> Array:
     return _joined(first, e + _rotated(f + a, 18) + g, factor)
 
 
-def _weak(table: Array, at: int, a: Array, b: Array) -> Pair:
+def _weak_hash_32(table: Array, at: int, a: Array, b: Array) -> Pair:
     """Return FarmHash's weak hash of 32 bytes and two seeds: two numbers."""
     w, x, y, z = (_fetch(table, at + i) for i in (0, 8, 16, 24))
     a = a + w
@@ -131,21 +131,21 @@ def _round(
     """Mix 64 bytes into the state; the last bytes use other factors."""
     x, y, z, v, w = state
     factor: Array | np.uint64 = K1
-    nine = np.uint64(1)
+    small_factor = np.uint64(1)
     if last:
         factor = K1 + ((z & np.uint64(255)) << np.uint64(1))
-        nine = np.uint64(9)
+        small_factor = np.uint64(9)
         last_byte = np.uint64((table.shape[1] - 1) & 63)
         w = (w[0] + last_byte, w[1])
         v = (v[0] + w[0], v[1])
         w = (w[0] + v[0], w[1])
     x = _rotated(x + y + v[0] + _fetch(table, at + 8), 37) * factor
     y = _rotated(y + v[1] + _fetch(table, at + 48), 42) * factor
-    x = x ^ w[1] * nine
-    y = y + v[0] * nine + _fetch(table, at + 40)
+    x = x ^ w[1] * small_factor
+    y = y + v[0] * small_factor + _fetch(table, at + 40)
     z = _rotated(z + w[0], 33) * factor
-    v = _weak(table, at, v[1] * factor, x + w[0])
-    w = _weak(table, at + 32, z + w[1], y + _fetch(table, at + 16))
+    v = _weak_hash_32(table, at, v[1] * factor, x + w[0])
+    w = _weak_hash_32(table, at + 32, z + w[1], y + _fetch(table, at + 16))
     return z, y, x, v, w
 
 

@@ -68,9 +68,10 @@ def as_pixels(x: Array) -> Array:
 
 
 def read(x: Array, index: Index, buffer: Array) -> Array:
-    """Return the elements at an index, copied to ``buffer`` if many pixels are strided.
+    """Return the elements at an index, copied to ``buffer`` if many and strided.
 
-    The buffer must be contiguous, so that ``pixels`` returns a view of it, not a copy.
+    The buffer must be contiguous, so that ``as_pixels`` returns a view of it, not a
+    copy.
     """
     if index[-1].step == 1 or buffer.size < 4096:
         return x[index]
@@ -87,7 +88,7 @@ def add(x: Array, index: Index, y: Array, buffer: Array) -> None:
 
 
 def repeat_row(row: Array, x: Array) -> Array:
-    """Repeat a row of ``[c]`` as ``[q, c]``: NumPy broadcasts few channels slowly."""
+    """Repeat a row of ``[c]`` as ``[q, c]``: NumPy broadcasts short rows slowly."""
     if row.ndim > 1 or x.ndim < 3 or row.shape != x.shape[-1:]:
         return row
     return np.repeat(row[None], x.shape[-2], 0)
@@ -101,7 +102,10 @@ def as_matrix(x: Array) -> Array:
 def blocks(
     shape: tuple[int, ...], row: int, limit: int
 ) -> Iterator[tuple[slice, slice]]:
-    """Yield blocks of the first two axes, of ``limit`` bytes if a row has ``row``."""
+    """Yield blocks of the first two axes, of about ``limit`` bytes.
+
+    ``row`` is the number of bytes of a row of the second axis.
+    """
     count, rows = shape[:2]
     fit = max(limit // max(row, 1), 1)
     if fit >= rows:
@@ -115,14 +119,14 @@ def blocks(
 
 
 def batches(x: Array, limit: int = 1 << 20) -> Iterator[slice]:
-    """Yield slices of the batch of ``x`` of about ``limit`` bytes, for the cache."""
+    """Yield slices of the batch axis that fit in a cache of ``limit`` bytes."""
     step = max(limit // max(math.prod(x.shape[1:]) * x.itemsize, 1), 1)
     for i in range(0, x.shape[0], step):
         yield slice(i, i + step)
 
 
 def in_blas_dtype(kernel: F) -> F:
-    """Make a kernel that sums products compute in dtypes that BLAS supports.
+    """Wrap a kernel that sums products: it then computes in dtypes that BLAS supports.
 
     float16 is computed in float32, and integers in float64 if their sums are exact.
     """

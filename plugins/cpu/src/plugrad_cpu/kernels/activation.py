@@ -26,7 +26,7 @@ CUBE_HIGH, CUBE_REST = 0.07135391235351562, 9.039190846237764e-07
 
 
 def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Compute float16 in float32."""
+    """Make a kernel compute float16 in float32."""
 
     def kernel(x: Array) -> Array:
         if x.dtype.itemsize == 2:
@@ -147,7 +147,7 @@ def sigmoid(x: Array) -> Array:
 @elementwise("softplus_f32")
 @_wide
 def softplus(x: Array) -> Array:
-    """Return ``log(1 + e^x)``; no exponential of a positive number can overflow."""
+    """Return ``log(1 + e^x)``; exponentials of negative numbers cannot overflow."""
     y = np.abs(x, out=np.empty_like(x))
     np.negative(y, out=y)
     np.exp(y, out=y)
@@ -161,7 +161,7 @@ def _gelu(x: Array, out: Array) -> None:
     """Compute float32 in float64; below 0, use a formula without cancellation."""
     a = np.abs(x, dtype=np.float64)
     y, correction = scaled_erfc(a * ROOT_HALF, x.dtype)
-    y *= 0.5 * np.minimum(x, 40)  # inf · 0 is NaN
+    y *= 0.5 * np.minimum(x, 40)  # avoids inf · 0, which is NaN
     tail = times_gaussian(y, correction, a, 0.5)
     np.copyto(out, np.where(x <= 0, tail, x - tail), casting="same_kind")
 

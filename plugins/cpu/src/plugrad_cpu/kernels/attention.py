@@ -1,4 +1,4 @@
-"""Attention of few queries and rotary embeddings for float32, in C only."""
+"""Attention for few queries, and rotary embeddings: only for float32, in C."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def attention(
 
 
 def mask_rows(mask: Array | None, keys: int) -> Array | None:
-    """Return a bool or float32 mask whose last axis is that of the keys."""
+    """Return a bool or float32 mask whose last axis has the size ``keys``."""
     if mask is None:
         return None
     mask = mask if mask.dtype == bool else mask.astype(np.float32, copy=False)
@@ -68,7 +68,7 @@ def mask_numbers(mask: Array | None) -> tuple[int, ...]:
 
 
 def rotary_embedding(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Any:
-    """Rotate in one pass; angles may repeat along neighbouring axes."""
+    """Rotate in one pass; angles may repeat along adjacent axes."""
     function = ROTATE.get(x.dtype)
     sizes = repeated_rows(x.shape[:-1], cos.shape[:-1])
     given = contiguous(x, cos, sin) if function and sizes else None

@@ -1,4 +1,4 @@
-"""Products with weights of 4 or 8 bits: in C for float32, else by their parts."""
+"""Products with 4-bit or 8-bit weights: in C for float32, otherwise decomposed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..native import kernels as in_c
 kernels = KernelTable()
 MULTIPLY = in_c("block_matmul", FLOAT32_SUFFIX)
 UNPACK = in_c("dequantize_blocks", FLOAT32_SUFFIX)
-LANES = 16  # a multiple of the vectors of all processors
+LANES = 16  # a multiple of the vector length of every processor
 MAX_BLOCK = 256  # as in block_quantized.c
 MAX_ROWS = 4  # for more rows, a product with unpacked weights is faster
-PANEL_ELEMENTS = 1 << 18  # of weights that are unpacked at once
+PANEL_ELEMENTS = 1 << 18  # weights that are unpacked at once
 
 
 def kind_of(codes: Array, bits: int) -> int:

@@ -43,7 +43,7 @@ def _hard(boxes: Array, scores: Array, **attrs: float) -> Array:
     """Select boxes by descending score; each drops the boxes that overlap it."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > attrs["score_threshold"]]
-    overlap = _overlaps(boxes[order])
+    iou_with = _iou_with(boxes[order])
     remaining = np.ones(len(order), bool)
     found = 0
     for i in range(len(order)):
@@ -53,7 +53,7 @@ def _hard(boxes: Array, scores: Array, **attrs: float) -> Array:
         if remaining[i]:
             found += 1
             rest = slice(i + 1, None)
-            remaining[rest] &= ~(overlap(i, rest) >= attrs["iou_threshold"])
+            remaining[rest] &= ~(iou_with(i, rest) >= attrs["iou_threshold"])
     return order[remaining].astype(np.int32)
 
 
@@ -61,7 +61,7 @@ def _soft(
     boxes: Array, scores: Array, sigma: float, **attrs: float
 ) -> tuple[Array, Array]:
     """Select the best box repeatedly; each lowers the scores of the other boxes."""
-    overlap = _overlaps(boxes)
+    iou_with = _iou_with(boxes)
     current = scores.astype(np.float64)
     found: list[int] = []
     found_scores: list[float] = []
@@ -72,7 +72,7 @@ def _soft(
             break
         found.append(best)
         found_scores.append(current[best])
-        iou = overlap(best, slice(None))
+        iou = iou_with(best, slice(None))
         current *= np.exp(iou**2 * (-0.5 / sigma))
         current[
             (iou >= attrs["iou_threshold"]) | ~(current > attrs["score_threshold"])
@@ -81,13 +81,13 @@ def _soft(
     return np.array(found, np.int32), np.array(found_scores, scores.dtype)
 
 
-def _overlaps(boxes: Array) -> Callable[[int, slice], Array]:
-    """Return a function: the intersection over union of a box with other boxes."""
+def _iou_with(boxes: Array) -> Callable[[int, slice], Array]:
+    """Return a function for the intersection over union of a box with others."""
     corners = boxes.astype(np.float64).reshape(-1, 2, 2)
     low, high = (np.ascontiguousarray(f(1).T) for f in (corners.min, corners.max))
     area = (high - low).prod(0)
 
-    def overlap(box: int, others: slice) -> Array:
+    def iou_with(box: int, others: slice) -> Array:
         sides = np.minimum(high[:, box, None], high[:, others])
         sides -= np.maximum(low[:, box, None], low[:, others])
         y, x = np.maximum(sides, 0, out=sides)
@@ -95,4 +95,4 @@ def _overlaps(boxes: Array) -> Callable[[int, slice], Array]:
         union = area[box] + area[others] - intersection
         return np.where(union > 0, intersection / union, 0)
 
-    return overlap
+    return iou_with

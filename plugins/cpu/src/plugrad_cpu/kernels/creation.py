@@ -82,7 +82,7 @@ def fill(
     value: complex | bytes,
     dtype: np.dtype,
 ) -> Array:
-    """Get zeros from the system, which is faster; but not -0."""
+    """Get zeros, except -0, from the system, which is faster than filling memory."""
     if value == 0 and copysign(1, value.real) > 0:
         return np.zeros(shape, dtype)
     return filled(shape, value, dtype)

@@ -46,7 +46,11 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
 @kernels("DepthwiseConv2dNativeBackpropInput")
 @in_blas_dtype
 def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
-    """``npcm, tcm -> nptc``: add each kernel position where its windows read."""
+    """``npcm, tcm -> nptc``.
+
+    For each kernel position, add ``dy`` times the filter to the elements that windows
+    read there.
+    """
     if (z := _in_c(dy, filter, geometry, True)) is not None:
         return z
     *shape, c = geometry.in_shape

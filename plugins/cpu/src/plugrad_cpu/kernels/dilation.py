@@ -42,7 +42,7 @@ def _positions(windows: Windows) -> Iterator[Position]:
 
 @kernels("Dilation2D")
 def dilation2d(x: Array, filter: Array, *, geometry: Windows) -> Array:
-    """Use ``np.maximum``, and the slower ``np.fmax`` only if the result has NaN."""
+    """Use ``np.maximum``, and the slower ``np.fmax`` only if a result is NaN."""
     y = np.empty(geometry.out_shape, x.dtype)
     y.fill(-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
     for part in batches(x):
@@ -62,7 +62,7 @@ def _largest(
 
 
 def _winners(x: Array, filter: Array, windows: Windows) -> Array:
-    """Return the number of the first position with the largest sum per window; or 0.
+    """Return the number of each window's first position with the largest sum, or 0.
 
     Among sums that round to the same number, the one with the largest rounding error is
     the largest.

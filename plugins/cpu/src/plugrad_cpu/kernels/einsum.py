@@ -14,8 +14,8 @@ kernels = KernelTable()
 def einsum(*tensors: Array, equation: str) -> Any:
     """Compute float16 in float32.
 
-    Integers are decomposed, because BatchMatMul is faster for them. So are more than 31
-    operands, NumPy's limit if it contracts all of them at once.
+    Integers are decomposed, because BatchMatMul is faster for them. So are equations
+    with more than 31 operands, NumPy's limit for contracting all of them at once.
     """
     dtype = tensors[0].dtype
     if dtype.kind in "iu" or len(tensors) > 31:

@@ -160,7 +160,7 @@ def one_hot(
     axis: int,
     dtype: np.dtype,
 ) -> Array:
-    """Write one element per row; on NumPy, the new axis is last and then moved."""
+    """Write one element per row; on NumPy, append the new axis, then move it."""
     shape = indices.shape
     if SET and not dtype.hasobject and indices.size * depth < MAX_ELEMENTS:
         y = np.full((*shape[:axis], depth, *shape[axis:]), off_value, dtype)

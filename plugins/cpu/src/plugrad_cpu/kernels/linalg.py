@@ -20,7 +20,8 @@ FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
 MATRICES: Any = getattr(in_c, "product", None)
 BYTE_PRODUCT = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
-# Rows, columns and multiply-adds; below, BLAS is faster and no threads are woken.
+# The minimum numbers of rows, columns and multiply-adds: below them, BLAS is faster and
+# no threads are woken.
 PRODUCT_MIN_SIZES = 4, 16, 9216
 PACKED_MAX_WORDS = 1 << 19  # 4-byte words of the rows that are packed together
 Shape = tuple[int, ...]
@@ -58,7 +59,7 @@ def product(a: Array, b: Array, end: End) -> Array | None:
 
 @functools.lru_cache(maxsize=4096)
 def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
-    """Return the shape of the product and the layout argument of C; or None.
+    """Return the shape of the product and the layout argument for C, or None.
 
     C reads a view without a copy if rows or columns of its matrices are contiguous.
     """
@@ -117,7 +118,7 @@ def _integer_product(a: Array, b: Array) -> Array:
 
 
 def packing_sizes(rows: int, columns: int, k: int) -> tuple[int, int]:
-    """Return the workspace of an int8 product in words, and the rows it packs at once.
+    """Return an int8 product's workspace size in words, and how many rows it packs.
 
     The workspace contains the epilogue of the columns and the packed rows: see
     integer.c.

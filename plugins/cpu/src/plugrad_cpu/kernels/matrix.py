@@ -18,7 +18,7 @@ from ..arrays import Array
 def lapack(
     op: str, problem: str, function: Callable[..., Any], x: Array, *right_sides: Array
 ) -> Any:
-    """Return ``function(x, *more)``; if LAPACK fails, name the matrix of the stack.
+    """Return ``function(x, *right_sides)``; if LAPACK fails, name the failing matrix.
 
     LAPACK rejects some matrices with NaN and infinities; here their result is NaN.
     """

@@ -16,7 +16,7 @@ PANEL_COLUMNS = 32  # eliminated per step; BLAS updates the remaining columns
 
 @kernels("Lu")
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Decompose panel by panel of columns, for all matrices at once."""
+    """Decompose one panel of columns after another, for all matrices at once."""
     *batch, m, n = x.shape
     k = min(m, n)
     count = prod(batch)
@@ -61,7 +61,7 @@ def _eliminate_panel(a: Array, order: Array, begin: int, end: int) -> None:
 
 
 def _swap_rows(rows: Array, at: Array, i: int, others: Array) -> None:
-    """Swap row ``i`` of each matrix with row ``others``."""
+    """Swap row ``i`` of each matrix with the matrix's row in ``others``."""
     rows[at, others], rows[:, i] = rows[:, i].copy(), rows[at, others]
 
 

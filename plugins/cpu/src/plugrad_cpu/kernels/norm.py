@@ -179,7 +179,7 @@ def _scale_and_shift(y: Array, factor: Array | None, offset: Array | None) -> Ar
 def lrn(
     x: Array, *, depth_radius: int, bias: float, alpha: float, beta: float
 ) -> Array:
-    """Divide by a power of the sum of squares of neighbouring channels."""
+    """Divide by a power of the sum of squares of neighboring channels."""
     wide = widened(x)
     y = wide * (bias + alpha * _band(wide * wide, depth_radius)) ** -beta
     return rounded(y, x.dtype)
@@ -196,7 +196,7 @@ def lrn_grad(
     alpha: float,
     beta: float,
 ) -> Array:
-    """Return the gradient; ``norm`` couples each channel with its neighbours."""
+    """Return the gradient; ``norm`` couples each channel with its neighbors."""
     wide = widened(x)
     wide_y = widened(y)
     wide_dy = widened(dy)

@@ -57,7 +57,7 @@ def is_worth(shape: Shape) -> bool:
 @kernels("MaxPool3D")
 @kernels("MaxPool")
 def max_pool(x: Array, *, geometry: Windows) -> Array:
-    """Use ``np.maximum``; only if the result has NaN, replace NaN and repeat."""
+    """Use ``np.maximum``; only if the result contains NaN, replace NaN and repeat."""
     if x.dtype == HALF:
         return in_float32(max_pool, x, geometry=geometry)
     if (z := _forward_in_c(MAX, x, geometry)) is not None:
@@ -185,7 +185,7 @@ def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def _counts(windows: Windows, least: int, dtype: np.dtype) -> Array:
-    """Return the elements inside each window: ``[*outputs, 1]``, or one number."""
+    """Return the element count of each window, ``[*outputs, 1]``, or one for all."""
     axes = [np.array([sum(row) for row in axis]) for axis in windows.inside]
     counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, int)])
     counts = np.maximum(counts, least).astype(dtype)

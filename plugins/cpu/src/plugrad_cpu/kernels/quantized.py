@@ -1,4 +1,4 @@
-"""Int8 and uint8 convolutions and matrix products in C; without C, they decompose.
+"""Int8 and uint8 convolutions and matrix products in C; without C, they are decomposed.
 
 The C kernels multiply packed weights. If weights are used again, their packed form is
 cached with them.
@@ -25,7 +25,7 @@ DEPTHWISE = native.kernels("quantized_depthwise", {INT8: "_i8"})
 PACK = native.kernels("pack_panels", {INT8: "_i8"})
 PANEL_COLUMNS = 16  # NR of integer.c
 MAX_POSITIONS = 64  # of a window, as in integer_depthwise.c
-# The number of a result's dtype, as in integer.h.
+# The index of a result's dtype in this list is its number in integer.h.
 RESULTS = [np.dtype(name) for name in ("int32", "float32", "int8", "uint8")]
 
 
@@ -48,7 +48,7 @@ def conv(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
 
 
 def workspace_sizes(windows: Windows) -> tuple[int, int]:
-    """Return the workspace of a convolution in words, and the rows it packs at once."""
+    """Return a convolution's workspace size in words, and how many rows it packs."""
     n = windows.out_shape[-1]
     k = prod(windows.filter_shape[:-1])
     return packing_sizes(prod(windows.out_shape[:-1]), n, k)

@@ -136,8 +136,8 @@ def _rows(op: str, kind: str, partition: Array, count: int) -> tuple[Array, Arra
     inside = not rows.size or (rows[0] >= 0 and rows[-1] < count)
     if not inside or (rows[1:] < rows[:-1]).any():
         raise ValueError(
-            f"{op}: ids of rows {partition} must not decrease, and be from 0 to below "
-            f"{count}"
+            f"{op}: row ids {partition} must not decrease, and must be at least 0 and "
+            f"below {count}"
         )
     return rows, np.arange(len(rows)) - np.searchsorted(rows, rows)
 
@@ -152,7 +152,7 @@ def _sizes(
     alone = not shape.ndim
     if min(sizes) < 0 or sizes[outer:] != natural[outer:] or (alone and shape != -1):
         raise ValueError(
-            f"{op}: shape {shape.tolist()} does not fit; it is -1, or sizes or -1, of "
-            f"which the last are those of the values, {natural[outer:]}"
+            f"{op}: shape {shape.tolist()} does not fit: pass -1, or one size or -1 "
+            f"per axis, ending with the sizes of the values, {natural[outer:]}"
         )
     return sizes

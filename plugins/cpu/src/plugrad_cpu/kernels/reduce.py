@@ -179,8 +179,8 @@ kernels["Any"] = _logical(np.logical_or, np.maximum)
 def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
     """Return the kernel that finds the first maximum or minimum, ignoring NaN.
 
-    NumPy is fast for rows of integers and for few columns. It returns the first NaN; in
-    this case the kernel searches again without NaN.
+    NumPy is fast for rows of integers and for few columns. If a row contains NaN, NumPy
+    returns the index of the first NaN; the kernel then searches again without NaN.
     """
     find = getattr(np.ndarray, name)
 

@@ -29,7 +29,7 @@ def resize_bilinear(images: Array, *, geometry: Resizing) -> Array:
 def resize_bilinear_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
-    """Add the weighted cotangent of each position to its neighbouring pixels."""
+    """Add the weighted cotangent of each position to its neighboring pixels."""
     return _weighted_sums(dy, geometry, True, True)
 
 
@@ -85,7 +85,7 @@ def _weighted_sums(x: Array, geometry: Resizing, linear: bool, back: bool) -> Ar
 def _terms(
     geometry: Resizing, linear: bool, back: bool, dtype: np.dtype
 ) -> list[tuple[Array, Array, Array]]:
-    """Return the terms of rows and columns, with weights of a dtype."""
+    """Return the terms of rows and columns, with weights in ``dtype``."""
     terms = geometry.terms(linear=linear, back=back)
     return [(starts, read, w.astype(dtype)) for starts, read, w in terms]
 
@@ -174,7 +174,7 @@ def _sampled(
     method: str,
     fill: float,
 ) -> Array:
-    """Return images at positions [n, rows, columns], and ``fill`` outside of them."""
+    """Sample images at positions [n, rows, columns]; outside, use ``fill``."""
     x = image.astype(_dtype(image), copy=False)
     if edge == "pad":
         n, h, w, c = image.shape
@@ -184,7 +184,7 @@ def _sampled(
     pixels = x.reshape(math.prod(x.shape[:3]), c)
     ends = [batch * (height * width)]
     for v, size, step in zip(positions, image.shape[1:3], (width, 1), strict=True):
-        ends += _neighbours(np.where(seen, v, 0), size, edge, method, step, x.dtype)
+        ends += _neighbors(np.where(seen, v, 0), size, edge, method, step, x.dtype)
     y = np.empty((len(batch), *seen.shape[1:], c), image.dtype)
     few = c <= 8  # read channel by channel: NumPy is slow along short axes
     planes = [*np.ascontiguousarray(pixels.T)] if few else [pixels]
@@ -200,7 +200,7 @@ def _sampled(
     return y
 
 
-def _neighbours(
+def _neighbors(
     v: Array, size: int, edge: str, method: str, step: int, dtype: np.dtype
 ) -> list[Array]:
     """Return the offsets of the pixels around positions of an axis, and the weights."""

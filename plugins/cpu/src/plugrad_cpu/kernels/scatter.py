@@ -13,7 +13,7 @@ from .gather import added, out_of_range
 
 kernels = KernelTable()
 
-MAX_LISTED = 16  # coordinates; NumPy is slower for so few
+MAX_LISTED = 16  # coordinates; for so few, a Python loop is faster
 
 
 def rows_of(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
@@ -72,14 +72,14 @@ def tensor_scatter_update_in_place(
 def tensor_scatter_extremum(
     tensor: Array, indices: Array, updates: Array, *, largest: bool
 ) -> Array:
-    """Combine the updates of each row, sorted by row; ``ufunc.at`` for elements."""
+    """Sort updates by row and combine those of a row; use ``ufunc.at`` for elements."""
     lead = tensor.shape[: indices.shape[-1]]
     rows = rows_of("tensor_scatter_update", indices, lead).reshape(-1)
     y = np.array(tensor, order="C")
     table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
     new = updates.reshape(len(rows), *table.shape[1:])
     function = np.maximum if largest else np.minimum
-    if table.ndim == 1:  # a loop in C in NumPy
+    if table.ndim == 1:  # ufunc.at is a C loop
         function.at(table, rows, new)
     elif rows.size:
         order = np.argsort(rows, kind="stable")

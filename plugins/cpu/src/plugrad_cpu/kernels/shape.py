@@ -80,7 +80,7 @@ def _joined(xs: tuple[Array, ...], axis: int) -> Array:
     rows = math.prod(xs[0].shape[:axis])
     least = (
         4 * COPY_MIN_BYTES if size < 4096 * rows else 32 * COPY_MIN_BYTES
-    )  # rows of 4 KiB or more need larger arrays
+    )  # with rows of 4 KiB or more, only larger arrays gain
     if not JOIN or len({x.dtype for x in xs}) > 1 or not least <= size < MAX_ELEMENTS:
         return np.concatenate(xs, axis)
     shape = list(xs[0].shape)

@@ -42,10 +42,10 @@ def _select_largest(x: Array, k: int) -> Array:
 
 
 def _descending(x: Array) -> Array:
-    """Return the indices of the elements in descending order, equal ones in order.
+    """Return indices that sort in descending order; equal elements keep their order.
 
     Numbers of up to 32 bits are combined with their indices into distinct 64-bit
-    numbers, so that no stable sort is needed, which is slow. Others are reversed,
+    numbers, so that no stable sort, which is slow, is needed. Others are reversed,
     sorted in ascending order and reversed again, which keeps equal elements in order.
     """
     n = x.shape[-1]

@@ -22,7 +22,7 @@ kernels = KernelTable(
 @kernels("Acosh")
 @by_float32()
 def acosh(x: Array) -> Array:
-    """Correct NumPy before 2.3: of 0 + NaN j, the result has the imaginary part π/2."""
+    """Correct NumPy before 2.3: for 0 + NaN j, the imaginary part must be π/2."""
     y: Array = np.arccosh(x, out=np.empty_like(x))
     if x.dtype.kind == "c":
         np.copyto(y.imag, np.pi / 2, where=(x.real == 0) & np.isnan(x.imag))
@@ -44,7 +44,7 @@ def tan(x: Array) -> Array:
 @kernels("Tanh")
 @elementwise("tanh_f32")
 def tanh(x: Array) -> Array:
-    """At infinities, take the sign of the zero from Im x, as the standard says."""
+    """At infinities, take the zero's sign from Im x, like the array API standard."""
     y: Array = np.tanh(x, out=np.empty_like(x))
     if x.dtype.kind == "c":
         np.copyto(y.imag, np.copysign(0, x.imag), where=np.isinf(x.real))

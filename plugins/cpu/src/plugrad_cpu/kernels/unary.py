@@ -63,7 +63,7 @@ def exp2(x: Array) -> Array:
 @kernels("Expm1")
 @elementwise("expm1_f32")
 def expm1(x: Array) -> Array:
-    """Correct np.expm1 for complex numbers: at infinities, and -0 becomes 0."""
+    """Correct np.expm1 for complex infinities, and turn real parts of -0 into 0."""
     y: Array = np.expm1(x, out=np.empty_like(x))
     if x.dtype.kind == "c":
         y.real += 0.0

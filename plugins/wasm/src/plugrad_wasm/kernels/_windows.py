@@ -27,8 +27,8 @@ def backward(machine: Machine, windows: Windows) -> WasmArray:
 # --- shared by convolutions ------------------------------------------------------
 
 
-def zeros(y: WasmArray, *xs: WasmArray) -> bool:
-    """Set ``y`` to zero if there is nothing to sum; return whether that is so."""
+def zero_if_empty(y: WasmArray, *xs: WasmArray) -> bool:
+    """Set ``y`` to zero if there is nothing to sum; return whether it was set."""
     is_empty = not all(prod(a.shape) for a in (y, *xs))
     if is_empty:
         writable(y)[...] = 0
@@ -49,7 +49,7 @@ def convolve_any_dtype(
     if export is None or a.dtype is not b.dtype:
         return wider(functools.partial(kernel, geometry=windows), None, xs)
     y = empty(machine, windows.in_shape if back else windows.out_shape, a.dtype)
-    if not zeros(y, a, b):
+    if not zero_if_empty(y, a, b):
         how = machine.cached[axes](windows)
         machine.callers[export](how.pointer, a.pointer, b.pointer, y.pointer, back)
     return y
@@ -58,12 +58,12 @@ def convolve_any_dtype(
 def filter_gradient(
     exports: Exports, kernel: Kernel, x: WasmArray, dy: WasmArray, windows: Windows
 ) -> Any:
-    """Return the gradient in the filter."""
+    """Return the gradient with respect to the filter."""
     export, machine = exports[x.dtype], x.machine
     if export is None or x.dtype is not dy.dtype:
         return wider(functools.partial(kernel, geometry=windows), None, (x, dy))
     dfilter = empty(machine, windows.filter_shape, x.dtype)
-    if not zeros(dfilter, x, dy):
+    if not zero_if_empty(dfilter, x, dy):
         how = machine.cached[forward](windows)
         machine.callers[export](how.pointer, x.pointer, dy.pointer, dfilter.pointer)
     return dfilter

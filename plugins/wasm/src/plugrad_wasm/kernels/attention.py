@@ -56,7 +56,7 @@ def attention(
 def rotary_embedding(
     x: WasmArray, cos: WasmArray, sin: WasmArray, *, interleaved: bool
 ) -> Any:
-    """Rotate in one pass; angles may repeat along neighbouring axes."""
+    """Rotate in one pass; angles may repeat along adjacent axes."""
     sizes = repeated_rows(x.shape[:-1], cos.shape[:-1])
     if x.dtype is not FLOAT32 or sizes is None:
         return NotImplemented

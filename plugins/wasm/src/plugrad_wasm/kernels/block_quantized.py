@@ -1,4 +1,4 @@
-"""Products with weights of 4 or 8 bits, for float32; other dtypes are decomposed."""
+"""Products with 4-bit or 8-bit weights, for float32; other dtypes are decomposed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..arrays import WasmArray, empty
 from ..launch import FLOAT32
 
 kernels = KernelTable()
-CHUNK = 8  # bytes of codes of a block: a multiple of this
+CHUNK = 8  # the bytes of a block's codes must be a multiple of this
 MAX_BLOCK = 256  # as in block_quantized.c
 MAX_ROWS = 4  # for more rows, a product with unpacked weights is faster
 

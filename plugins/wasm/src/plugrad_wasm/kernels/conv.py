@@ -12,7 +12,13 @@ from plugrad.plugin import KernelTable
 from ..arrays import Shape, WasmArray, empty
 from ..launch import FLOAT32, Exports
 from . import depthwise
-from ._windows import backward, convolve_any_dtype, filter_gradient, forward, zeros
+from ._windows import (
+    backward,
+    convolve_any_dtype,
+    filter_gradient,
+    forward,
+    zero_if_empty,
+)
 from .linalg import NOTHING
 
 kernels = KernelTable()
@@ -38,7 +44,7 @@ def convolved(
         return convolve_any_dtype(_conv, conv, forward, (x, filter), windows, False)
     machine = x.machine
     y = empty(machine, windows.out_shape, FLOAT32)
-    if zeros(y, x, filter):
+    if zero_if_empty(y, x, filter):
         return y if end is NOTHING else NotImplemented
     how = machine.cached[forward](windows)
     tiles, workspace = _tiles(windows, windows.out_shape)
@@ -54,8 +60,8 @@ def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
 
     A tile is 2 x 2 outputs; the workspace is in float32 elements. Both are 0 where
     Winograd's algorithm is not used: it is for windows of 3 x 3, and pays off from 32
-    tiles and 32 channels on.
-    With 1024 channels, transformed filters take 64 MiB, so this is the upper limit.
+    tiles and 32 channels on. The upper limit is 1024 channels, because the transformed
+    filters then take 64 MiB.
     """
     c, k = windows.in_shape[-1], windows.out_shape[-1]
     steps = max(windows.strides + windows.dilations)
@@ -81,7 +87,7 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
         return convolve_any_dtype(_conv, kernel, backward, (dy, filter), geometry, True)
     machine = dy.machine
     dx = empty(machine, geometry.in_shape, FLOAT32)
-    if not zeros(dx, dy, filter):
+    if not zero_if_empty(dx, dy, filter):
         how = machine.cached[backward](geometry)
         workspace = empty(machine, filter.shape, FLOAT32)
         tiles, count = _tiles(geometry, geometry.in_shape)

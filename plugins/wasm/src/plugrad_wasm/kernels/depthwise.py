@@ -10,7 +10,13 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
 from ..launch import FLOAT32, Exports
-from ._windows import backward, convolve_any_dtype, filter_gradient, forward, zeros
+from ._windows import (
+    backward,
+    convolve_any_dtype,
+    filter_gradient,
+    forward,
+    zero_if_empty,
+)
 from .linalg import NOTHING
 
 kernels = KernelTable()
@@ -38,7 +44,7 @@ def convolved(
         )
     machine = x.machine
     y = empty(machine, windows.out_shape, FLOAT32)
-    if zeros(y, x, filter):
+    if zero_if_empty(y, x, filter):
         return y if end is NOTHING else NotImplemented
     how = machine.cached[forward](windows)
     machine.callers[_fast](how.pointer, x.pointer, filter.pointer, y.pointer, *end)
@@ -55,7 +61,7 @@ def backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> An
         )
     machine = dy.machine
     dx = empty(machine, geometry.in_shape, FLOAT32)
-    if not zeros(dx, dy, filter):
+    if not zero_if_empty(dx, dy, filter):
         how = machine.cached[backward](geometry)
         machine.callers[_fast](
             how.pointer, dy.pointer, filter.pointer, dx.pointer, *NOTHING

@@ -21,7 +21,7 @@ ACTIVATIONS = ["linear", "relu", "relu6", "leaky_relu", "prelu", "elu", "sigmoid
 End = tuple[float, ...] | None
 
 
-def _end(
+def _epilogue(
     xs: tuple[WasmArray | None, ...], c: int, activation: str, slope: float
 ) -> End:
     """Return the epilogue as arguments for C; None if C does not support it."""
@@ -49,7 +49,7 @@ def fused_matmul(
 ) -> Any:
     """Return ``activation(a b + bias)``."""
     columns = b.shape[-2 if transpose_b else -1]
-    end = _end((a, b, bias, weights), columns, activation, leaky_relu_alpha)
+    end = _epilogue((a, b, bias, weights), columns, activation, leaky_relu_alpha)
     if end is None:
         return NotImplemented
     return linalg.product(a, b, transpose_a, transpose_b, end)
@@ -67,7 +67,7 @@ def fused_conv2d(
     activation: str,
     leaky_relu_alpha: float,
 ) -> Any:
-    """Return ``activation(conv2d(x, filter) + bias)``, also for depthwise ones."""
+    """Return ``activation(conv2d(x, filter) + bias)``; the conv2d may be depthwise."""
     channels = geometry.out_shape[-1]
-    end = _end((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
+    end = _epilogue((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
     return NotImplemented if end is None else conv.convolved(x, filter, geometry, end)

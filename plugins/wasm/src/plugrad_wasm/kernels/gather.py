@@ -28,7 +28,7 @@ from .complexes import HALF, parts
 from .creation import filled
 
 kernels = KernelTable()
-MAX_LISTED = 16  # coordinates of rows that NumPy writes; a call of C is slower
+MAX_LISTED = 16  # coordinates; for so few, NumPy is faster than a C call
 _add = Exports("scatter_add", bits=True)
 _add_wide = Exports("scatter_add_wide")
 

@@ -24,7 +24,7 @@ PACKED_MAX_WORDS = 1 << 19  # 4-byte words of the rows that are packed together
 def batch_matmul(
     a: WasmArray, b: WasmArray, *, transpose_a: bool, transpose_b: bool
 ) -> WasmArray:
-    """Multiply; transposes are strides, and broadcast matrices are read again."""
+    """Multiply; C reads transposes by strides, and broadcast matrices several times."""
     return product(a, b, transpose_a, transpose_b, NOTHING)
 
 
@@ -59,7 +59,7 @@ def product(
 def _plan(
     machine: Machine, a: Shape, b: Shape, turn_a: bool, turn_b: bool
 ) -> tuple[Shape, int, int, int, int, WasmArray | None]:
-    """Return the shape of the product, m, n, k, the number and offsets of batches."""
+    """Return the result's shape, m, n, k, and the number and offsets of batches."""
     m, k = a[-2:][::-1] if turn_a else a[-2:]
     n = b[-2] if turn_b else b[-1]
     batch = broadcast("matmul", a[:-2], b[:-2])
@@ -79,7 +79,7 @@ def _offsets(shape: Shape, batch: Shape) -> list[int]:
 
 
 def packing_sizes(rows: int, columns: int, k: int) -> tuple[int, int]:
-    """Return the workspace of an int8 product in words, and the rows it packs at once.
+    """Return an int8 product's workspace size in words, and how many rows it packs.
 
     The workspace contains the epilogue of the columns and the packed rows: see
     integer.c.

@@ -23,7 +23,7 @@ INT8 = np.dtype("int8")
 PANEL_COLUMNS = 16  # NR of integer.c
 DEPTHWISE = "quantized_depthwise_i8"
 MAX_POSITIONS = 64  # of a window, as in integer_depthwise.c
-# The order of the dtypes of results is that of integer.h.
+# The dtypes of results, in the order of integer.h.
 RESULTS = (INT32, FLOAT32, INT8, np.dtype("uint8"))
 
 

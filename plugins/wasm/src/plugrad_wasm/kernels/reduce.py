@@ -27,7 +27,7 @@ Step = tuple[Shape, int, int, int, int, float]  # shape; outer, n, inner, chunk;
 def _plan(
     shape: Shape, axis: Shape, keepdims: bool, mean: bool
 ) -> tuple[Shape, tuple[Step, ...]]:
-    """Return the shape of the result, and the C calls; the last one divides a mean."""
+    """Return the shape of the result, and the C calls; the last divides a mean."""
     kept = [1 if i in axis else n for i, n in enumerate(shape)]
     result = tuple(
         kept if keepdims else [n for i, n in enumerate(shape) if i not in axis]
@@ -83,7 +83,7 @@ def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
 def fold(
     name: str, nothing: float, *, bits: bool = False, mean: bool = False
 ) -> Kernel:
-    """Return the kernel that reduces by ``name``; no elements give ``nothing``."""
+    """Return the kernel that reduces by ``name``; without elements: ``nothing``."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:

@@ -1,7 +1,7 @@
 """Resizing along one axis at a time, by tables of indices and weights.
 
-Interpolation and both gradients are weighted sums; nearest-neighbour resizing only
-reads pixels. Boxes are sampled position by position.
+Interpolation and both gradients are weighted sums; nearest-neighbor resizing only reads
+pixels. Boxes are sampled position by position.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _mix = Exports("mix")
 
 
 class Terms(NamedTuple):
-    """The terms of one axis from ``Resizing.terms``, in memory of the machine."""
+    """The terms of one axis from ``Resizing.terms``, in the machine's memory."""
 
     size: int
     starts: WasmArray
@@ -34,7 +34,7 @@ class Terms(NamedTuple):
 def _terms(
     machine: Machine, geometry: Resizing, dtype: DType, linear: bool, back: bool
 ) -> list[Terms]:
-    """Return the terms of rows and columns, with weights of a dtype."""
+    """Return the terms of rows and columns, with weights in ``dtype``."""
     found = []
     for starts, read, weights in geometry.terms(linear=linear, back=back):
         arrays = [upload(machine, x) for x in (starts, read, weights.astype(dtype))]
@@ -73,7 +73,7 @@ def resize_bilinear(images: WasmArray, *, geometry: Resizing) -> Any:
 def resize_bilinear_grad(
     images: WasmArray | None, dy: WasmArray, *, geometry: Resizing
 ) -> Any:
-    """Add the weighted cotangent of each position to its neighbouring pixels."""
+    """Add the weighted cotangent of each position to its neighboring pixels."""
     return _weighted_sums(dy, geometry, True, True)
 
 

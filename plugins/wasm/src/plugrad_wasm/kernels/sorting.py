@@ -22,7 +22,7 @@ PAIR = np.dtype(np.uint64)
 
 @kernels("TopK")
 def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
-    """Select the k largest; C sorts keys and indices together, as one number."""
+    """Select the k largest; C sorts each key with its index, as one number."""
     dtype, n = x.dtype, x.shape[-1]
     if dtype in WIDER:
         values, indices = top_k(cast(x, dtype=WIDER[dtype]), k=k, sorted=sorted)
