@@ -33,7 +33,7 @@ BINARY(hypot_f32, f32, f32, GRAIN,
        (IS_INF(p) | IS_INF(q)) ? INFINITY : (f32)__builtin_sqrt((f64)p * p + (f64)q * q))
 BINARY_SMALL(hypot_f64, f64, f64, SLOW, hypot(p, q))
 
-/* The remainder has the sign of the divisor, like Python's. */
+/* The remainder has the sign of the divisor, as in Python. */
 #define REMAINDERS(T)                                                                    \
     static T mod_of_##T(T p, T q) {                                                      \
         T r = (T)fmod(p, q);                                                             \

@@ -13,7 +13,7 @@ typedef struct {
     const f32 *x, *sums;    /* float32 rows; the sum of each block of a row */
     const i16 *rounded;     /* instead of `x`: rounded rows, */
     const i8 *bytes;        /* or one rounded row as bytes; */
-    const f32 *factors;     /* with either, the factor of each block of a row */
+    const f32 *factors;     /* of rounded rows: the factor of each block */
     const u8 *codes;
     const f32 *scale, *offset;
     f32 *y;

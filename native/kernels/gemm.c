@@ -50,7 +50,7 @@ static void pack_a(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 dept
                    f32 *block) {
     i32 row = g->a_row, column = g->a_column;
     u32 r = 0;
-    if (row == 1) { /* for each k, all full panels: they share cache lines */
+    if (row == 1) { /* for each k, pack all full panels, which share cache lines */
         const f32 *p = a + i + (i32)k * column;
         for (u32 q = 0; q < depth; q++, p += column)
             for (r = 0; r + PACKED_MR <= rows; r += PACKED_MR)

@@ -355,7 +355,8 @@ static f64 max_f64(const f64 *x, u32 n) {
 /* Gradients along rows of `n` elements: dx = dy y - y sum(dy y) for softmax, and dx =
    dy - e^y sum(dy) for its logarithm. A row of dx sums to 0. Where y or e^y is close to
    1, the difference would lose digits, so this element is computed as minus the sum of
-   the others. At most one element of a row is above the limit, however y was rounded.
+   the others. At most one element of a row is above the limit, no matter how y was
+   rounded.
    */
 #define DOMINANT_ABOVE 0.6
 #define LOG_DOMINANT_ABOVE -0.5

@@ -70,7 +70,7 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
                     block_##name(x + j, a, &span, c, WIDE_BLOCK_CHANNELS, y + j);      \
                 for (; j + BLOCK_CHANNELS <= c; j += BLOCK_CHANNELS)                   \
                     block_##name(x + j, a, &span, c, BLOCK_CHANNELS, y + j);           \
-                if (j && j < c) /* overlaps the previous */                     \
+                if (j && j < c) /* overlaps the previous block */                      \
                     block_##name(x + c - BLOCK_CHANNELS, a, &span, c, BLOCK_CHANNELS, y + c - BLOCK_CHANNELS); \
                 else if (!j)                                                           \
                     rest_##name(x, a, &span, c, c, y);                                 \
@@ -128,8 +128,8 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
                      (u32)s->w->batch * CEIL_DIV((u32)s->w->in, TASK_CHANNELS), 1);    \
     }
 
-/* The first position with the maximum receives the whole cotangent. It is selected by
-   bit operations, because 0 times infinity is NaN. */
+/* The first position with the maximum receives the whole cotangent, which is selected
+   by bit operations, because 0 times infinity is NaN. */
 #define GIVE_MAXIMUM(T, U, name, HOW)                                                  \
     INLINE void name(const Task *s, const Axis *a, const Span *span, u32 c,            \
                             u32 at, u32 first, u32 n, T *restrict dx) {                \

@@ -1,5 +1,5 @@
-/* The geometry of windows for convolution and pooling, which `Windows.numbers`
-   describes. */
+/* The geometry of windows for convolution and pooling, in the layout of the numbers
+   that the Python method `Windows.numbers` returns. */
 #pragma once
 #include "plugrad.h"
 

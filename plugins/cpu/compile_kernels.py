@@ -101,7 +101,7 @@ def build_library(to: Path, level: str, system: str) -> None:
     options = ["-fsanitize=undefined"] if SANITIZE else ["-s"]
     libraries = [] if system.startswith("windows") else ["-lm"]
     made = folder / to.name  # zig writes an import library next to it on Windows
-    # Without the level, so that zig builds its own libraries once for all levels.
+    # No -mcpu here, so that zig builds its own libraries once for all levels.
     zig("cc", *target, "-shared", *options, *objects, *libraries, "-o", str(made))
     new = to.with_suffix(".new")  # running programs may use the old library
     shutil.copy(made, new)

@@ -68,7 +68,8 @@ def compile_modules(to: Path = MODULES, *, debug: bool | None = None) -> None:
     """Build all modules and their indexes into a folder."""
     if debug is None:
         debug = os.environ.get("PLUGRAD_WASM_DEBUG_BUILD", "0") not in ("", "0")
-    new = to.resolve().with_name(f"{to.name}.new")  # programs may be reading the old
+    # Running programs may be reading the old folder.
+    new = to.resolve().with_name(f"{to.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     objects, archives = compile_all(debug)
     for kind in KINDS:
@@ -195,8 +196,8 @@ def ziglang(*arguments: str) -> str:
 # --- the contents of a module ----------------------------------------------------
 
 
-IMPORT, EXPORT = 2, 7  # numbers of sections
-FUNCTION, MEMORY = 0, 2  # numbers of kinds of imports and exports
+IMPORT, EXPORT = 2, 7  # section numbers
+FUNCTION, MEMORY = 0, 2  # kinds of imports and exports
 # Functions that every module exports for Python.
 RUNTIME = {"work", "worker_failed", "settle", "start", "quit", "__wasm_init_tls"}
 

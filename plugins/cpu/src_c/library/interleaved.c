@@ -3,8 +3,8 @@
    Such a function is a chain of dependent operations, and a processor can start only a
    few operations of the next elements before the chain ends. Here the operations on
    four registers are interleaved, so that four chains run in parallel. The values are
-   the same as with one register at a time, which elementwise.h uses for the rest of the
-   array. */
+   the same as those that elementwise.h computes for the rest of the array, one register
+   at a time. */
 #define REGISTERS 4
 #include "mathematics.h"
 

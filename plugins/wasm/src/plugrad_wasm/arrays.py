@@ -79,7 +79,7 @@ class WasmArray:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The description for NumPy of a read-only view that keeps this array alive."""
+        """A description for NumPy: a read-only view that keeps this array alive."""
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,

@@ -78,7 +78,7 @@ class Exports(dict[DType, str | None]):
 
 
 def unary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
-    """Return the kernel ``y = name(x)``; ``to`` is the dtype of y if it differs."""
+    """Return the kernel ``y = name(x)``; ``to`` is the dtype of y if not that of x."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *numbers: float) -> WasmArray:

@@ -24,7 +24,7 @@ from .arrays import WasmArray, empty, writable
 from .launch import TYPES
 from .runtime import Machine
 
-REGION_MAX_ELEMENTS = 1 << 14  # if all results are outputs; above, kernels are as fast
+REGION_MAX_ELEMENTS = 1 << 14  # if every result is an output; above it, kernels suffice
 BYTES = np.dtype(np.uint8)
 POINTER = np.dtype(np.uint32)
 UNARY = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
@@ -97,7 +97,7 @@ def _loop(step: Step, graph: Graph) -> Loop | None:
 
 
 def fusable(step: Step, graph: Graph) -> bool:
-    """Return whether a step can be in a region, because there is a loop for it."""
+    """Return whether a step can be in a region: there must be a loop for it."""
     return _loop(step, graph) is not None
 
 

@@ -139,7 +139,7 @@ class Machine:
             "fail": HostFunction.failing(),
         }
         self._workers: list[threading.Thread] = []
-        self._numbers: dict[int, int] = {}  # number of a worker: id of its thread
+        self._numbers: dict[int, int] = {}  # thread ids by worker number
         self._closed = False  # no workers may be started
         self._worker_errors: list[Exception] = []  # exceptions of workers
         self._open()
@@ -161,7 +161,7 @@ class Machine:
     # --- opening -----------------------------------------------------------------
 
     def _open(self) -> None:
-        """Instantiate, with less address space if the system does not give 4 GiB."""
+        """Instantiate, with less address space if the system refuses 4 GiB."""
         for reservation in (None, 1 << 31, 1 << 30, 1 << 28):
             try:
                 self._instantiate(reservation)
@@ -241,7 +241,7 @@ class Machine:
                         raise_error(name, error, trap)
                 except BaseException as late:  # maybe raised by a signal after `start`
                     left = None
-                    if trap is not None:  # first of all, and without a call
+                    if trap is not None:  # before anything else, and without a call
                         left, trap.value = trap.value, None
                     if self._interrupt is not late:
                         late.__context__ = self._interrupt or late.__context__

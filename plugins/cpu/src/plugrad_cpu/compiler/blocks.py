@@ -172,7 +172,7 @@ class RegionProgram:
     Attributes:
         graph: The graph that it computes.
         calls: The calls of row kernels, by their results.
-        index: The number of each value.
+        index: The index of each value in ``values``.
         values: Size, ``every`` and ``many`` of each value, as in blocks.h. A value is
             in the scratch memory of a thread if its ``every`` is 0.
         stages: The rows of the table of stages.
@@ -202,7 +202,7 @@ class RegionProgram:
         self.values.append((size, every, many))
 
     def _place(self, value: int) -> int:
-        """Return the number of a value; a new value gets scratch memory."""
+        """Return the index of a value; a new value gets scratch memory."""
         if value not in self.index:
             self._add(value, 0, 0)
         return self.index[value]

@@ -17,7 +17,7 @@ from ..native import MAX_ELEMENTS
 
 ROW_MAX_ELEMENTS = 1 << 16  # of a row in a region
 VIEW = "BroadcastTo"
-FOUR_ROWS = 32  # elements of rows that reduce.c sums four at a time
+FOUR_ROWS = 32  # the length of rows that reduce.c sums four at a time
 
 
 class Count(NamedTuple):

@@ -16,8 +16,8 @@ kernels = KernelTable()
 ATTEND = in_c("attention", FLOAT32_SUFFIX)
 ROTATE = in_c("rotary_embedding", FLOAT32_SUFFIX)
 MAX_SIZE = 256  # of a head, as in attention.c
-# The most queries of a group for which C is as fast as separate products. It is always
-# faster if it can leave out keys.
+# The largest number of queries per group for which C is as fast as separate products.
+# If C can leave out keys, it is always faster.
 MAX_ROWS = 16
 
 

@@ -21,7 +21,7 @@ PANEL_ELEMENTS = 1 << 18  # weights that are unpacked at once
 
 
 def kind_of(codes: Array, bits: int) -> int:
-    """Return the number of an encoding in C."""
+    """Return the number by which C knows an encoding."""
     return 0 if bits == 4 else 1 if codes.dtype == np.uint8 else 2
 
 

@@ -1,4 +1,4 @@
-"""Grey-scale dilation: one kernel position at a time, without the padding."""
+"""Grayscale dilation: one kernel position at a time, without the padding."""
 
 from collections.abc import Iterator
 

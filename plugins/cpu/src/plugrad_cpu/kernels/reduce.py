@@ -82,7 +82,7 @@ def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Ar
 
 @functools.lru_cache(maxsize=4096)
 def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
-    """Return the shape of the result, and the result shape and numbers of each C call.
+    """Return the final shape, and the result shape and numbers to pass for each C call.
 
     Adjacent axes are reduced together, the last axes first.
     """

@@ -66,7 +66,7 @@ def unique(x: Array, *, axis: int, sorted: bool) -> tuple[Array, Array]:
 
 
 def _ascending(rows: Array) -> Array:
-    """Return the lexicographic order of rows."""
+    """Return the indices that sort rows lexicographically."""
     if not rows.size:
         return np.arange(len(rows))
     if rows.dtype == object:

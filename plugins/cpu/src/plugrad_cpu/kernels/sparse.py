@@ -21,7 +21,7 @@ def sparse_to_dense(
     *,
     shape: tuple[int, ...],
 ) -> Array:
-    """Write the values into an array of the default value."""
+    """Write the values into an array filled with the default value."""
     blank = np.broadcast_to(default_value, shape)
     return written("sparse.to_dense", blank, sparse_indices, sparse_values)
 

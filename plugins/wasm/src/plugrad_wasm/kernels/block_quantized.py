@@ -16,7 +16,7 @@ MAX_ROWS = 4  # for more rows, a product with unpacked weights is faster
 
 
 def kind_of(codes: WasmArray, bits: int) -> int:
-    """Return the number of an encoding in C."""
+    """Return the number by which C knows an encoding."""
     return 0 if bits == 4 else 1 if codes.dtype.kind == "u" else 2
 
 
