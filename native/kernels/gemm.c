@@ -142,7 +142,7 @@ static PanelsB packed_panels(PanelsB b, u32 depth) {
     return b.to ? (PanelsB){b.to, b.last, NR, NR * (i64)depth, 0} : b;
 }
 
-/* Multiplies some rows of A by the panels of B from column j to `last`. */
+/* Multiplies some rows of A by the panels of B for columns j to `last - 1`. */
 static void macro_kernel(const Blocking *s, PanelA a, u32 height, f32 *const *rows,
                          PanelsB b, u32 j, u32 last, const Epilogue *f) {
     bool add = s->k > 0, quick = !f || f->activation <= RELU6;
@@ -164,7 +164,7 @@ static void macro_kernel(const Blocking *s, PanelA a, u32 height, f32 *const *ro
         apply_epilogue(f, rows[r] + s->j + j, s->j + j, last - j);
 }
 
-/* Returns the panels of B from column j to `last`. They are packed, unless A has so
+/* Returns the panels of B for columns j to `last - 1`. They are packed, unless A has so
    many `rows` that it is faster to copy them while the first rows are computed. */
 static PanelsB prepare_b(const Blocking *s, u32 batch, u32 j, u32 last, u32 rows) {
     const Gemm *g = s->g;
@@ -215,7 +215,7 @@ static PanelA prepare_a(const Blocking *s, const f32 *a, u32 i, u32 height) {
     return (PanelA){PACKED, .at = block, .step = PACKED_MR};
 }
 
-/* Computes at most MC rows of C from row i on, and columns j to `last`. */
+/* Computes columns j to `last - 1` of at most MC rows of C, from row i on. */
 static void multiply_block(const Blocking *s, u32 batch, u32 i, u32 height, u32 j,
                            u32 last, PanelsB b) {
     const Gemm *g = s->g;

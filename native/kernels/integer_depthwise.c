@@ -14,7 +14,7 @@ typedef struct {
     void *y;
     const QuantizedEpilogue *end;
     i16 zero; /* the zero point of the unsigned bytes */
-    u8 flip;  /* 128: an exclusive or with it makes signed bytes unsigned; or 0 */
+    u8 flip;  /* 128: an exclusive or with it makes signed bytes unsigned; else 0 */
 } DepthwiseTask;
 
 /* The input bytes and weights at the positions of a window. `shift` is the distance in

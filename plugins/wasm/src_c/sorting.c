@@ -192,7 +192,7 @@ INLINE f32 from_key_f32(u32 key) {
     return u.x;
 }
 
-/* Restores the order of zeros of both signs, which are equal, from x. */
+/* Restores the order that zeros of both signs, which compare equal, have in x. */
 static void put_zeros_f32(const f32 *x, f32 *y, u32 n) {
     for (u32 i = 0, j = 0; i < n; i++) {
         if (x[i] != 0) continue;

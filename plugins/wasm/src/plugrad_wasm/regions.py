@@ -24,7 +24,8 @@ from .arrays import WasmArray, empty, writable
 from .launch import TYPES
 from .runtime import Machine
 
-REGION_MAX_ELEMENTS = 1 << 14  # if every result is an output; above it, kernels suffice
+# If every result is an output, separate kernels are as fast above this size.
+REGION_MAX_ELEMENTS = 1 << 14
 BYTES = np.dtype(np.uint8)
 POINTER = np.dtype(np.uint32)
 UNARY = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "

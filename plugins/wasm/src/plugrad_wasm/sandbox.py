@@ -1,4 +1,4 @@
-"""Kernels from modules of the user, each in a sandbox; see ``load_kernel``.
+"""Kernels from user-provided modules, each in a sandbox; see ``load_kernel``.
 
 The module gets a ``plugrad_call`` (include/plugrad_kernel.h) and everything that it
 points to in new pages after those that the module has used so far. Addresses that the
