@@ -39,7 +39,7 @@ PASSED_VARIABLES = re.compile(
 # Files of the machine that the command needs: host names and trusted certificates.
 BOUND_PATHS = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs"]
 FILESYSTEMS = ["proc", "sys", "dev"]
-CLONE_IN_SUITE = "/plugrad"  # the clone
+CLONE_IN_SUITE = "/plugrad"  # where the suite sees the clone
 DEBIAN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -178,7 +178,7 @@ def debian_mirror():
 
 
 def pip_settings(listed):
-    """Return what `pip config list` prints as environment variables."""
+    """Return the settings from `pip config list` as environment variables."""
     settings = {}
     for line in listed.splitlines():
         name, _, value = line.partition("=")

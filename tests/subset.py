@@ -1,11 +1,12 @@
-"""The tests that run without ``--all``, which are the same in every commit.
+"""The fixed selection of tests that run without ``--all``.
 
 On cpu, each conformance test runs with half of its rows. On another backend, it runs
-with a few, the ones that differ most from each other. One function, which has a row for
-each kernel, runs with all rows. A few of the slow tests run on every backend.
+with a few rows: those that differ most from each other. One test function has a row for
+each kernel, and runs with all of them. A few of the slow tests run on every backend.
 
-opencl compiles a kernel for each op, shape and dtype, which takes from a tenth of a
-second to seconds. On opencl, therefore, a few functions of each folder run.
+opencl compiles a kernel for each op, shape and dtype; each compilation takes between a
+tenth of a second and several seconds. Therefore, on opencl only a few test functions of
+each folder run.
 """
 
 import re
@@ -185,13 +186,13 @@ def sample(backend: str, function: str, rows: Sequence[Iterable[Any]]) -> list[i
     if backend not in ROWS or function.endswith(WHOLE):
         return [*range(len(rows))]
     count = max(ROWS[backend], len(rows) // ONE_IN[backend])
-    if backend == "cpu":  # any half is varied, and the best one takes long to find
+    if backend == "cpu":  # any half is varied, and the best half takes long to find
         return sorted(sorted(range(len(rows)), key=lambda i: checksum(rows[i]))[:count])
     return most_different(rows, count)
 
 
 def checksum(row: Iterable[Any]) -> int:
-    """Return a number that is the same in each process, unlike a hash."""
+    """Return a number that, unlike Python's hash, is the same in each process."""
     return zlib.crc32(repr([*row]).encode())
 
 

@@ -4,17 +4,18 @@ Both make tests fail at random, because numbers and dtypes are random. If the te
 expected to fail, errors in the tested functions would be hidden.
 
 ``test_binary_with_scalars_real`` calls functions with an array and a Python number. Its
-helper also makes an array of the number, without a dtype, so with plugrad's default
-float32, even if the number was drawn for a float64 array. plugrad raises OverflowError
-for a number that float32 cannot hold, as it does for integers that int32 cannot hold;
-PyTorch and JAX return inf, NumPy warns, and the standard says that "behavior is
-unspecified" (``asarray``, 2025.12). The test does not read the array. After the
-correction, the number takes the dtype of the array operand, as in plugrad's ops.
+helper also converts the number to an array. It gives no dtype, so plugrad uses its
+default, float32, even if the number was drawn for a float64 array. plugrad raises
+OverflowError for a number that float32 cannot hold, as it does for integers that int32
+cannot hold; PyTorch and JAX return inf, NumPy warns, and the standard says that
+"behavior is unspecified" (``asarray``, 2025.12). The test does not use the converted
+number. After the correction, it has the dtype of the array operand, as in plugrad's
+ops.
 
-``test_can_cast`` compares None, for a pair of dtypes that do not promote, with a dtype.
-plugrad's dtypes are NumPy's, and ``None == numpy.dtype("float64")`` is True. So the
-test demands that complex64 can be cast to float64. After the correction,
-a missing pair equals nothing.
+``test_can_cast`` looks up the promoted dtype of two dtypes, and compares it with one of
+them. If the two do not promote, it compares None. plugrad's dtypes are NumPy's, and
+``None == numpy.dtype("float64")`` is True, so the test demands that complex64 can be
+cast to float64. After the correction, a missing promoted dtype equals nothing.
 """
 
 from importlib import import_module
@@ -34,7 +35,7 @@ def pytest_collection_finish() -> None:
 
 
 def _corrected(tests: Any) -> Any:
-    """Return the helper with the dtype of numbers corrected."""
+    """Return the helper, changed to give numbers the dtype of the array operand."""
     convert = tests._convert_scalars_helper
 
     def corrected(x1: Any, x2: Any) -> Any:

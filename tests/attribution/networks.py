@@ -1,4 +1,4 @@
-"""The networks of ``reference_methods`` as functions of plugrad."""
+"""The networks of ``reference_methods`` written with plugrad's ops."""
 
 import numpy as np
 import plugrad as pg

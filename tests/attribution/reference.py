@@ -1,7 +1,7 @@
 """Record the relevances of zennit, which the tests compare with.
 
 ``python -m tests.attribution.reference`` writes ``reference.json``. It needs torch,
-torchvision and zennit: ``pip install torch torchvision zennit``. The numbers are of
+torchvision and zennit: ``pip install torch torchvision zennit``. The numbers are
 float64; the networks have random weights.
 """
 
@@ -17,7 +17,7 @@ LOW, HIGH = -3.0, 3.5
 
 
 def weights() -> dict[str, np.ndarray]:
-    """Return the parameters of a small network, in the layout of plugrad."""
+    """Return the parameters of a small network, in plugrad's layout."""
     random = np.random.default_rng(5)
     shapes = {
         "w1": (3, 3, 2, 4),
@@ -43,7 +43,7 @@ def network(
     second: str = "ReLU",
     third: str = "ReLU",
 ) -> Any:
-    """Return a network in PyTorch, with the modules of these names in it."""
+    """Return a PyTorch network with the named activation and pooling modules."""
     import torch
 
     nn, given = torch.nn, weights()
@@ -63,7 +63,7 @@ def network(
     with torch.no_grad():
         for number, layer in enumerate(layers, 1):
             w = given[f"w{number}"]
-            if number == 3:  # flattened with the channels first
+            if number == 3:  # PyTorch flattens images with the channels first
                 w = w.reshape(2, 2, 4, 6).transpose(2, 0, 1, 3).reshape(16, 6)
             moved = w.transpose(3, 2, 0, 1) if w.ndim == 4 else w.T
             layer.weight.copy_(torch.tensor(np.ascontiguousarray(moved)))
@@ -72,7 +72,7 @@ def network(
 
 
 def composites() -> dict[str, Any]:
-    """Return the composites of zennit."""
+    """Return zennit's composites."""
     import torch
     from zennit import composites, rules
     from zennit.types import Activation, AvgPool, Convolution, Linear

@@ -1,14 +1,15 @@
-"""Record the relevances of lxt for transformers, which the tests compare with.
+"""Record lxt's relevances of transformers, which the tests compare with.
 
 ``python -m tests.attribution.reference_attn`` writes ``reference_attn.json``. It needs
-torch and lxt: ``pip install torch lxt``. The numbers are of float64; the networks have
+torch and lxt: ``pip install torch lxt``. The numbers are float64; the networks have
 random weights.
 
-lxt adds its stabilizers to a denominator of either sign, and plugrad-attribution moves
-a denominator away from zero. Cases whose name ends in ``as published`` are lxt as it
-is; for the others, its stabilizers have the sign of the denominator.
+lxt adds positive stabilizers even to negative denominators; plugrad-attribution gives a
+stabilizer the sign of the denominator. Cases whose name ends in ``as published`` are
+recorded with lxt unchanged, all others with stabilizers like those of
+plugrad-attribution.
 
-Map: the weights; the networks in PyTorch, with the functions of lxt; the record.
+Map: the weights; the networks in PyTorch, with lxt's functions; the record.
 """
 
 import json
@@ -23,7 +24,7 @@ BATCH, TOKENS, WIDTH, HEADS, CLASSES, BLOCKS = 2, 6, 16, 2, 3, 2
 SIZE = WIDTH // HEADS
 HIDDEN = 2 * WIDTH
 TARGET = 1
-EPSILON = 1e-5  # of the norms
+EPSILON = 1e-5  # added to variances and mean squares in the norms
 SHAPE = (BATCH, TOKENS, WIDTH)
 Weights = dict[str, np.ndarray]
 
@@ -58,7 +59,7 @@ def weights() -> tuple[list[Weights], Weights]:
 
 
 def examples() -> np.ndarray:
-    """Return embeddings of tokens."""
+    """Return token embeddings."""
     return np.random.default_rng(12).normal(size=SHAPE)
 
 
@@ -66,17 +67,17 @@ def examples() -> np.ndarray:
 
 
 def heads(x: Any) -> Any:
-    """Return a tensor of PyTorch with the heads apart."""
+    """Move the heads of a PyTorch tensor from the last axis to axis 1."""
     return x.reshape(BATCH, TOKENS, HEADS, SIZE).transpose(1, 2)
 
 
 def joined(x: Any) -> Any:
-    """Return a tensor of PyTorch with the heads together."""
+    """Move the heads of a PyTorch tensor back into the last axis."""
     return x.transpose(1, 2).reshape(BATCH, TOKENS, WIDTH)
 
 
 def attention(p: Any, x: Any, is_causal: bool, is_constant: bool) -> Any:
-    """Return attention by the functions of lxt; ``is_constant`` as in CP-LRP."""
+    """Return attention by lxt's functions; CP-LRP needs ``is_constant``."""
     import torch
     from lxt.explicit import functional, rules
 
@@ -126,7 +127,7 @@ def gated_network(x: Any, is_constant: bool = False) -> Any:
     blocks, head = tensors()
     linear, add = functional.linear_epsilon, functional.add2
 
-    def norm(x: Any, scale: Any) -> Any:  # that of lxt computes in float32
+    def norm(x: Any, scale: Any) -> Any:  # lxt's norm computes in float32
         square = lambda x: (x * x).mean(-1, keepdim=True)
         f = lambda x: x * torch.rsqrt(square(x) + EPSILON) * scale
         return rules.identity(f, x)
@@ -141,7 +142,7 @@ def gated_network(x: Any, is_constant: bool = False) -> Any:
 
 
 def tensors() -> tuple[list[Any], Any]:
-    """Return the parameters as tensors of PyTorch."""
+    """Return the parameters as PyTorch tensors."""
     import torch
 
     blocks, head = weights()
@@ -160,7 +161,7 @@ NETWORKS: dict[str, Callable[[Any], Any]] = {
 
 
 def relevance(network: Callable[[Any], Any]) -> np.ndarray:
-    """Return the relevance of the tokens for a logit, by lxt."""
+    """Return lxt's relevance of the tokens for a logit."""
     import torch
 
     x = torch.tensor(examples(), requires_grad=True)
@@ -170,7 +171,7 @@ def relevance(network: Callable[[Any], Any]) -> np.ndarray:
 
 
 def signed(x: Any, epsilon: float = 1e-6, inplace: bool = False) -> Any:
-    """Return ``x`` moved away from zero, in place of a function of lxt."""
+    """Return ``x`` moved away from zero; this replaces lxt's own stabilizer."""
     import torch
 
     return x + torch.where(x >= 0, epsilon, -epsilon)

@@ -1,7 +1,7 @@
-"""Record what captum finds, which the tests of the methods compare with.
+"""Record captum's results, which the tests of the methods compare with.
 
 ``python -m tests.attribution.reference_methods`` writes ``reference_methods.json``. It
-needs torch and captum: ``pip install torch captum``. The numbers are of float64; the
+needs torch and captum: ``pip install torch captum``. The numbers are float64; the
 networks have random weights.
 """
 
@@ -17,8 +17,8 @@ from tests.attribution.reference import TARGET, examples, network
 PATH = Path(__file__).with_name("reference_methods.json")
 STEPS = 20
 
-# The activations and the pooling of each network; captum treats those of "adjacent"
-# wrongly: its contributions do not add up.
+# The activations and the pooling of each network. For "adjacent", captum is wrong: its
+# contributions do not add up to the difference of the outputs.
 NETWORKS = {
     "relu": ("Tanh", "MaxPool2d", "ReLU", "ReLU"),
     "smooth": ("Tanh", "AvgPool2d", "Sigmoid", "ELU"),
@@ -54,7 +54,7 @@ def integrated_gradients(net: Any, x: Any, baseline: Any) -> Any:
 
 
 def results() -> dict[str, Any]:
-    """Return what captum finds, by method and network."""
+    """Return captum's results by method and network."""
     from captum import attr
 
     x, several = images(examples()), images(baselines())
@@ -81,7 +81,7 @@ def results() -> dict[str, Any]:
 
 
 def record() -> None:
-    """Compute with captum, and write the results."""
+    """Compute the results with captum, and write them."""
     lines = []
     for name, tensor in results().items():
         values = tensor.detach().numpy()

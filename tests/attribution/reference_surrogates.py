@@ -25,14 +25,14 @@ SURROGATES = (
     "spike_rate_escape",
     "straight_through",
 )
-# The network has potentials far below the threshold, where sigmoid is NaN in snntorch.
+# Some potentials are far below the threshold, where snntorch's sigmoid is NaN.
 TRAINED = tuple(name for name in SURROGATES if name != "sigmoid")
 STEPS, BATCH, INPUTS, HIDDEN, OUTPUTS = 25, 4, 8, 6, 3
 BETA = 0.9  # the share of its potential that a neuron keeps in a step
 
 
 def points() -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs of a step, and cotangents."""
+    """Return inputs of a step function, and cotangents."""
     random = np.random.default_rng(21)
     x = random.normal(size=1000)
     x[:3] = 0.0, 1.0, -1.0
@@ -57,7 +57,7 @@ def inputs() -> np.ndarray:
 
 
 def surrogate(name: str) -> Any:
-    """Return a spike of snntorch with the parameters of the packs."""
+    """Return snntorch's spike function with the parameters of our pack."""
     from snntorch import surrogate as found
 
     parameters = {

@@ -103,7 +103,7 @@ def written_mlp(gate, y):
 
 
 def written_network(given, x):
-    """Return what ``gated_network`` does, written without ops for norms and gates."""
+    """Return the result of ``gated_network``, without ops for norms and gates."""
     return gated_blocks(given, x, written_norm, written_attention, written_mlp)
 
 
@@ -131,7 +131,7 @@ def test_relevances_are_those_of_lxt(name, network, backend):
     found = relevance(NETWORKS[network], rules, dtype).input.numpy()
     limit = 1e-7 if dtype == "float64" else 1e-5
     assert difference(found, RECORDED[name + network]) < limit
-    # lxt adds stabilizers of 1e-6 without the sign of the denominator.
+    # lxt adds 1e-6 to every denominator, whatever its sign.
     published = RECORDED[f"{name}{network}, as published"]
     assert 1e-6 < difference(found, published) < 5e-5
 
@@ -166,7 +166,7 @@ def half_mlp(gate, y):
 
 
 def test_relp_is_the_gradient_with_constants(backend):
-    """The rules of the paper, as a network with parts that have no gradient."""
+    """RelP is input times gradient, if the paper's constant parts get no gradient."""
     dtype = float_of(backend)
     given, x = parameters(dtype), pg.asarray(examples().astype(dtype))
 
@@ -196,7 +196,7 @@ def test_without_biases_relevance_is_conserved(name, network, backend):
 
 
 def test_attnlrp_loses_only_what_softmax_takes(backend):
-    """Its Taylor expansion has a constant term."""
+    """The Taylor expansion of softmax has a constant term, which gets relevance."""
     dtype = float_of(backend)
     average = lambda q, k, v: pg.mean(v, axis=-2, keepdims=True) + 0.0 * v
     network = lambda given, x: gated_blocks(
@@ -223,7 +223,7 @@ def test_queries_and_keys_are_constants_of_cplrp(backend):
 
 
 def test_zeros_without_stabilizers_are_finite(backend):
-    """A token of zeros makes sums and products that are zero."""
+    """A token of zeros leads to denominators that are zero."""
     x = examples().astype("float32")
     x[:, 2] = 0.0
     f = functools.partial(gelu_network, parameters("float32", has_biases=False))

@@ -61,7 +61,7 @@ def test_rules_of_the_user_count(backend):
     for sign in ("Sign", pg.sign, plugin.contracts()["Sign"]):
         rules = attr.AttnLRP(more={sign: {"x": lambda dy: dy}})
         assert not attr.coverage(model, X, rules).missing
-    with pg.override_gradient("Sign", x=lambda dy: dy):  # the composite is inside
+    with pg.override_gradient("Sign", x=lambda dy: dy):  # an outer scope
         assert attr.coverage(model, X, RULES).missing == {"Sign": 2}
     stopped = attr.AttnLRP(more={"Softmax": {"logits": None}})
     found = attr.coverage(model, X, stopped)

@@ -18,7 +18,7 @@ X0 = RANDOM.normal(size=(3, 4)).astype(np.float32)
 
 
 def largest_gap(f, x=X, baseline=X0, target=None):
-    """Return the largest gap over the largest difference of values."""
+    """Return the largest gap, divided by the largest difference of outputs."""
     found = attr.deep_lift(f, x, baseline, target, tolerance=None)
     total = (found.value - found.start).numpy()
     return np.abs(found.gap.numpy()).max() / np.abs(total).max()
@@ -27,8 +27,8 @@ def largest_gap(f, x=X, baseline=X0, target=None):
 # --- captum ----------------------------------------------------------------------
 
 
-def of_steps(limit):
-    """Return a limit for quotients of small steps, which have rounding errors."""
+def loosened(limit):
+    """Raise float32 limits, because quotients of small differences lose digits."""
     return limit if limit < 1e-6 else 20 * limit
 
 
@@ -40,8 +40,8 @@ def test_contributions_are_those_of_captum(name, backend):
     )
     distance = difference(found.input, RECORDED[f"deep_lift {name}"])
     if np.abs(RECORDED[f"delta {name}"]).max() < 1e-6:
-        assert distance < of_steps(limit)
-    else:  # those of captum do not add up
+        assert distance < loosened(limit)
+    else:  # captum's contributions do not add up
         assert name in {"relu", "adjacent"}
         assert distance > 0.01
     total = np.abs((found.value - found.start).numpy())
@@ -52,7 +52,7 @@ def test_mean_contributions_are_those_of_captum(backend):
     dtype, limit = precision(backend)
     f, x = network("smooth", dtype), examples().astype(dtype)
     found = attr.deep_shap(f, x, baselines(), TARGET)
-    assert difference(found.input, RECORDED["deep_shap"]) < of_steps(limit)
+    assert difference(found.input, RECORDED["deep_shap"]) < loosened(limit)
     values = f(pg.asarray(baselines().astype(dtype)))[:, TARGET]
     assert difference(found.start, [pg.mean(values).item()] * 2) < limit
 
@@ -160,7 +160,7 @@ def test_the_result_is_that_of_the_function_however_it_is_written(backend):
 
 
 def test_the_model_may_have_a_fixed_batch_and_any_layout(backend):
-    def f(x):  # the first axis of the layer is not that of the examples
+    def f(x):  # the first axis of h is not the axis of the examples
         h = pg.tanh(pg.reshape(x, (3, 4)).T * 2.0)
         return pg.relu(h.T @ pg.asarray(W))
 

@@ -17,7 +17,7 @@ X = RANDOM.normal(size=(2, 5, 5, 2)).astype(np.float32)
 
 
 def model(x, replaced=None):
-    """Return the result of a network; ``replaced`` are values of inner results."""
+    """Return the result of a network; ``replaced`` replaces results of scopes."""
     replaced = replaced or {}
     with pg.name_scope("conv"):
         h = pg.relu(pg.conv2d(x, W1) + 0.25)

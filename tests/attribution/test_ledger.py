@@ -1,4 +1,4 @@
-"""The ledger: what it books, where, and that it adds up to the value."""
+"""The ledger books amounts by place and reason, which add up to the value."""
 
 import json
 import math
@@ -181,7 +181,7 @@ def test_recurrent_kernels_are_decomposed(op, backend):
     names = {row.kernel for row in attr.coverage(f, x, attr.AttnLRP()).rows}
     assert names > {"Sigmoid", "Tanh"}
     assert names.isdisjoint({"LSTM", "GRU"})
-    if op is pg.lstm:  # whose function has two cotangents
+    if op is pg.lstm:  # the gradient function of LSTM has two cotangents
         own = {"LSTM": {"xs": lambda dy, dcells, original: original(dy, dcells)}}
     else:
         own = {"GRU": {"xs": lambda dy, original: original(dy)}}
@@ -406,7 +406,7 @@ def test_without_ledger_there_is_none():
 
 
 def onnx_model(dtype):
-    """Return a model of named nodes."""
+    """Return a model whose nodes have names."""
     onnx = pytest.importorskip("onnx", reason="onnx has no wheel for this Python")
     plugrad_onnx = pytest.importorskip(
         "plugrad_onnx", reason="plugrad-onnx is not installed"

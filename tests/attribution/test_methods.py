@@ -1,4 +1,4 @@
-"""Methods other than LRP: what all of them promise, and those by gradients alone."""
+"""Methods other than LRP: common promises, and methods that only use gradients."""
 
 import numpy as np
 import plugrad as pg
@@ -55,7 +55,7 @@ METHODS = {
     ).effects["layer"],
     "smooth_grad": lambda *a, **k: attr.smooth_grad(*a, samples=3, **k).input,
 }
-CHECKED = {"deep_lift", "deep_shap"}  # they read values, unless told not to
+CHECKED = {"deep_lift", "deep_shap"}  # read values, unless tolerance=None
 
 
 # --- what all methods promise ----------------------------------------------------
@@ -80,7 +80,7 @@ def test_chunks_change_nothing(name, backend):
     for chunk in (1, 2, 9):
         found = method(model, X, [2, 0, 1], chunk=chunk).numpy()
         np.testing.assert_allclose(found, whole, rtol=1e-4, atol=1e-6)
-    if name not in {"deep_shap", "grad_cam"}:  # no mean of nothing
+    if name not in {"deep_shap", "grad_cam"}:  # these need at least one example
         assert method(model, X[:0], 1, chunk=2).shape[0] == 0
 
 
@@ -110,7 +110,7 @@ def test_vmap_gives_the_results_of_each_example(name, backend):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_results_have_true_derivatives(name, backend):
-    """Outer gradients are those of the result, not rules applied once more."""
+    """Gradients of the result are true derivatives; no rule is applied twice."""
     dtype = "float32" if backend == "opencl" else "float64"
     step, limit = (1e-2, 0.05) if dtype == "float32" else (1e-6, 1e-5)
     method, options = METHODS[name], {}
@@ -128,7 +128,7 @@ def test_results_have_true_derivatives(name, backend):
 @pytest.mark.parametrize("name", METHODS)
 def test_bad_arguments_of_all_methods_are_refused(name):
     method = METHODS[name]
-    if name != "grad_cam":  # which calls it in a function here
+    if name != "grad_cam":  # its entry calls the model in a lambda
         with pytest.raises(TypeError, match=rf"{name}: expected a function, got 3"):
             method(3, X)
     with pytest.raises(TypeError, match=rf"{name}: x must be floats, got int32"):

@@ -58,7 +58,7 @@ def test_tables_have_the_gradients_of_packs(name):
     )
 
 
-PARAMETERS = {  # a table, x, and the gradient there
+PARAMETERS = {  # a table of gradients, a point, and the gradient at this point
     "fast_sigmoid": (surrogates.fast_sigmoid(slope=10), 0.1, 0.25),
     "atan": (surrogates.atan(alpha=4.0), 0.0, 2.0),
     "sigmoid": (surrogates.sigmoid(slope=8), 0.0, 2.0),
@@ -117,7 +117,7 @@ def fire(current, potential):
 
 
 def loss(first, second):
-    """Return the mean of the squared numbers of spikes."""
+    """Return the mean squared number of spikes."""
     hidden, output = pg.zeros((BATCH, HIDDEN)), pg.zeros((BATCH, OUTPUTS))
     total = pg.zeros((BATCH, OUTPUTS))
     for current in inputs():
@@ -149,14 +149,14 @@ def test_jit_gives_the_same_bits(backend):
     first, second = map(pg.asarray, weights())
     for scale in (1.0, 0.75, 1.25, 1.5):
         ws = first * scale, second
-        # Each table is made anew, and has the same functions.
+        # Each call makes a new table, which contains the same functions.
         with pg.use_gradients(attr.surrogates.fast_sigmoid(slope=10.0)):
             value, found = jitted(*ws)
             eager_value, eager = pg.value_and_grads(loss)(*ws)
             assert not jitted.explain(*ws).reason
         assert value.tolist() == eager_value.tolist()
         assert [w.tolist() for w in found] == [w.tolist() for w in eager]
-    _, outside = jitted(*ws)  # there a step has no derivative
+    _, outside = jitted(*ws)  # without the table, the derivative of a step is 0
     assert not outside[0].numpy().any()
 
 
@@ -171,7 +171,7 @@ def test_the_entry_point_names_all_packs():
 
 
 def test_an_op_does_not_import_the_package():
-    """The entry point costs programs that do not use it nothing but itself."""
+    """Programs that use no pack import only the entry-point module of the package."""
     code = """
 import sys, plugrad as pg
 pg.relu(1.0)

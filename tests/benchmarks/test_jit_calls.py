@@ -44,7 +44,7 @@ def test_against_a_checkout(tmp_path):
     assert done.returncode == 0, done.stderr
     here, there, ratios = done.stdout.splitlines()[1:]
     assert there.startswith("  there")
-    assert 0.2 < float(ratios.split()[-1]) < 5  # eager
+    assert 0.2 < float(ratios.split()[-1]) < 5  # the ratio of eager calls
     assert float(ratios.split()[-1]) == pytest.approx(
         float(here.split()[-1]) / float(there.split()[-1]), rel=0.05
     )

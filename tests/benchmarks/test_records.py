@@ -18,7 +18,7 @@ VALID = {
     "unit": "us",
     "rows": [["add_8", 0.46, 0.88], ["exp_1m", 2.1, None]],
 }
-FAULTS = {  # a change of a valid record: the error message
+FAULTS = {  # how a valid record is changed: the error message
     "rows=[]": "rows: there are none",
     'rows=[["add_8", 0.46]]': r"row 1 has 2 cells for 3 columns: \['add_8', ",
     'rows=[["a", 1, 2], ["b", 1, 2, 3]]': "row 2 has 4 cells for 3 columns",

@@ -123,7 +123,7 @@ def test_a_wrong_result_fails(
         judge(case, row, None)
 
 
-FAILING = [  # a case that fails, and the lines of the note on the error
+FAILING = [  # a case that fails, and the lines of the note that the error carries
     (
         replace(VALUES, attrs={"axis": [0, 1], "name": None}),
         [

@@ -85,7 +85,7 @@ def test_a_bad_file_is_refused(kit, text, complaint):
 
 
 def test_an_entry_that_matches_nothing_is_refused(kit):
-    """It is refused if the whole package is collected; a part may lack the test."""
+    """A run of the whole package refuses it; a partial run might just lack the test."""
     kit.install()
     option = write_expected(
         kit, entry(test="backend/test_primitives.py::test_of_luck*")
@@ -239,7 +239,7 @@ def test_an_unknown_backend_is_refused(kit):
 
 
 def test_tests_of_other_projects_are_not_affected(tmp_path):
-    """There is no fixture, no import of plugrad, and no line in the summary."""
+    """The kit adds no fixture and no summary line, and does not import plugrad."""
     (tmp_path / "test_mine.py").write_text(
         textwrap.dedent(
             """
@@ -269,7 +269,7 @@ def test_tests_of_other_projects_are_not_affected(tmp_path):
 
 
 def test_a_backend_may_come_from_a_conftest(kit):
-    """It may be a backend in development, without distribution and entry point."""
+    """A backend in development may lack a distribution and an entry point."""
     kit.install()
     for path in kit.folder.glob("*.dist-info/*"):
         path.unlink()

@@ -33,7 +33,7 @@ def _classes(name: str) -> Arrays:
 
 
 def _probabilities(name: str) -> Arrays:
-    """Return the true classes and probabilities; of two classes, only of class 1."""
+    """Return true classes and probabilities (only of class 1 if there are two)."""
     x, y = data(name)
     p = GaussianNB().fit(x[:, :2], y).predict_proba(x[:, :2])
     return y, p[:, 1] if p.shape[1] == 2 else p

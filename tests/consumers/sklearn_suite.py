@@ -43,7 +43,7 @@ def combinations(include_numpy_namespaces: bool = True) -> list[tuple[Any, ...]]
 
 
 def conversions() -> list[tuple[Any, ...]]:
-    """Return conversions: the source, the target (that of X or y_pred), and an id."""
+    """Return conversions: the source, the target (where X or y_pred is), and an id."""
     on_active = array_api.NamespaceAndDevice("plugrad", None)
     other_backend = "wasm"
     if backend() == other_backend:

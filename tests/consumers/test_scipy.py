@@ -55,13 +55,13 @@ def leaves(result):
 
 
 def compare(name, dtype, backend, exact=True):
-    """Check that results for tensors equal NumPy's; ``exact``: also their dtypes."""
+    """Check that results for tensors equal NumPy's; if ``exact``, so do the dtypes."""
     found = leaves(ROWS[name](arrays(dtype, pg.asarray, pg)))
     expected = leaves(ROWS[name](arrays(dtype)))
     exact = exact and name not in DEFAULT_DTYPE
     rtol, atol = TOLERANCES[dtype if exact else "float32"]
     for x, wanted in zip(found, expected, strict=True):
-        if type(wanted) is not int:  # the number of labels, say
+        if type(wanted) is not int:  # an int is, for example, a number of labels
             assert (type(x), x.backend) == (pg.Tensor, backend)
             assert x.shape == np.shape(wanted)
             assert x.dtype.kind == wanted.dtype.kind

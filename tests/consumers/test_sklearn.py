@@ -25,7 +25,7 @@ from .sklearn_rows import ESTIMATORS, METRICS, ROWS
 
 
 def cases():
-    """Yield a case for each row, data set and dtype; few run without ``--all``."""
+    """Yield a case for each row, data set and dtype; a few run without ``--all``."""
     for row in ROWS:
         for name in row.data:
             for dtype in ("float64", "float32"):

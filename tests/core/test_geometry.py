@@ -1,4 +1,4 @@
-"""What kernels rely on: valid fields of geometries, phases and strides."""
+"""Properties on which kernels rely: valid geometries, phases and strides."""
 
 import dataclasses
 import doctest
@@ -72,7 +72,7 @@ def test_geometries_are_cached_by_values_and_types():
     assert make(strides=[2, 2]) == make(strides=(2, 2))
     assert make(pad=((1, 1), (2, 2))) is make(pad=((1, 1), (2, 2)))
     for wrong in ({"strides": 2.0}, {"strides": (2.0, 2)}, {"pad": ((1, 1), (2, 2.0))}):
-        with pytest.raises(TypeError):  # equals a cached call
+        with pytest.raises(TypeError):  # 2.0 equals the cached 2
             make(**wrong)
     with pytest.raises(ValueError, match="another"):
         geometry.convolution("another", shape, (9, 9, 3, 4), 2)

@@ -1,4 +1,4 @@
-"""What a notebook shows for tensors and reports, read with an HTML parser."""
+"""Tensors and reports as HTML in notebooks, read with an HTML parser."""
 
 import dataclasses
 import subprocess

@@ -10,7 +10,7 @@ import pytest
 
 from tests.processes import output
 
-ALLOWED = {"__future__", "importlib", "threading"}  # of the standard library
+ALLOWED = {"__future__", "importlib", "threading"}  # in the standard library
 # Modules that find and load plugins, imported when plugins are needed first.
 LOADING_MODULES = {"plugrad._src.registry.discovery", "plugrad._src.registry.loading"}
 LOADING_MODULES |= {"plugrad._src.registry.hooks", "pluggy", "importlib_metadata"}
@@ -32,7 +32,7 @@ def accelerators():
 
 @pytest.fixture(scope="module")
 def imported():
-    """Return the modules that ``import plugrad`` adds, and the standard library's."""
+    """Return the modules that ``import plugrad`` adds, and those of Python itself."""
     modules, standard = json.loads(output(PRINT_IMPORTED_MODULES))
     return {*modules}, {*standard}
 
@@ -89,4 +89,4 @@ def test_plugins_are_searched_for_once_at_their_first_use():
     )
     assert after_import == 0
     assert after_first_use == 1
-    assert after_second_use == 2  # searched for the version of plugrad itself
+    assert after_second_use == 2  # the second search was for plugrad's version

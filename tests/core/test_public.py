@@ -23,7 +23,7 @@ MODULES += [f"plugrad.{name}" for name in namespaces() if name]
 OBJECTS = {f"pg.{name}": value for name, value in public().items()}
 OBJECTS |= {f"plugin.{name}": getattr(plugin, name) for name in plugin.__all__}
 OBJECTS |= {f"importing.{n}": getattr(importing, n) for n in importing.__all__}
-# A union of types, such as TensorLike, has no name, or in 3.14 the one of typing.
+# A union of types, such as TensorLike, has no name; in Python 3.14 it has typing's.
 OBJECTS_EXCEPT_UNIONS = {
     n: v for n, v in OBJECTS.items() if not isinstance(v, types.UnionType)
 }
@@ -50,7 +50,7 @@ def test_imports_from_namespaces_and_ops_with_two_names():
     from plugrad.fft import rfft
 
     assert rfft is pg.fft.rfft
-    assert pg.linalg.matmul is pg.matmul  # its module is the first
+    assert pg.linalg.matmul is pg.matmul  # it has two names
     assert pg.matmul.__module__ == "plugrad"
 
 

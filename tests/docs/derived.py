@@ -86,7 +86,7 @@ class Signatures:
         return f"    def {name}{signature}: ...\n".replace("(self, /) ->", "(self) ->")
 
     def _annotation(self, text, op):
-        """Return an annotation whose names are imported from where they are defined."""
+        """Return an annotation; import its names from the modules that define them."""
         tree = ast.parse(text, mode="eval").body
         if isinstance(tree, ast.Constant) and isinstance(tree.value, str):
             tree = ast.parse(tree.value, mode="eval").body  # it was quoted

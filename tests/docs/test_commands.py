@@ -51,7 +51,7 @@ def test_a_command_works(command, capsys):
     with pg.use_backend("cpu"):
         try:
             status = cli.main(command.split())
-        except SystemExit as end:  # as argparse ends --version
+        except SystemExit as end:  # argparse ends --version in this way
             status = end.code
     out, _ = capsys.readouterr()
     assert re.match(COMMANDS[command], out), out

@@ -45,7 +45,7 @@ class Checker(doctest.OutputChecker):
         return all(map(close, NUMBER.findall(want), NUMBER.findall(got)))
 
     def _equal_without_spaces(self, want, got):
-        """Compare without spaces, with which NumPy aligns columns."""
+        """Compare without spaces, because NumPy aligns columns with spaces."""
         want, got = (re.sub(r"\s+", "", text) for text in (want, got))
         if [*NUMBER.split(want)] != [*NUMBER.split(got)]:
             return False
@@ -67,7 +67,7 @@ def close(want, got):
 def check_examples(name, value, backend, **modules):
     """Check that the examples of a docstring give what they show on a backend.
 
-    ``modules`` are the modules that the examples know besides pg and np.
+    ``modules`` are the modules, in addition to pg and np, that the examples know.
     """
     text = inspect.getdoc(value) or ""
     text = text.replace("backend='cpu'", f"backend={backend!r}")

@@ -1,4 +1,4 @@
-"""Excerpts in READMEs are copied from the source, or work if somebody uses them."""
+"""Excerpts in READMEs are lines of the source, or work in a test that uses them."""
 
 import importlib.util
 import json

@@ -39,7 +39,7 @@ def arguments(text):
 
 
 def unavailable(words):
-    """Return the distributions and folders of plugrad that pip would not find."""
+    """Return the plugrad distributions and folders that pip would not find."""
     if "--find-links" in words:
         return []
     found = []

@@ -59,9 +59,9 @@ def test_every_raise_is_in_the_table():
         for node in ast.walk(ast.parse((ROOT / path).read_text())):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 assert (path, node.lineno) in places, f"{path}:{node.lineno}"
-    linker = "plugrad_opencl/_linker.py"  # whose errors the plugin catches
+    linker = "plugrad_opencl/_linker.py"  # the plugin catches the linker's errors
     silent = [row for row in found if not row.message and linker not in row.path]
-    assert len(silent) < 10, silent  # made by a method, or by another library
+    assert len(silent) < 10, silent  # a method or another library makes these messages
 
 
 def test_the_table_is_readable():

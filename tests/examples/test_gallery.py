@@ -47,7 +47,7 @@ def test_low_bit_weights_train_with_straight_through_gradients(
         rows = quantize.main(arguments)
         assert [row[0] for row in rows] == list(quantize.BITS)
         assert all(row[3] > row[2] + 0.2 for row in rows)
-        assert rows[1][3] > 0.9  # 3 bits
+        assert rows[1][3] > 0.9  # the accuracy with 3 bits
         assert "straight-through\n   2 " in capsys.readouterr().out
         assert_is_a_picture(tmp_path / "new" / "a.png")
 

@@ -147,7 +147,7 @@ def test_crops_have_the_class_of_their_centre(two_photographs, monkeypatch):
     )
     rng = np.random.default_rng(0)
     crops = [photographs.crop(rng) for _ in range(200)]
-    names = {1: "dahlia", 2: "pagoda"}  # by their order in this test
+    names = {1: "dahlia", 2: "pagoda"}  # by class; class 0 is neither
     assert {label for _, label in crops} == {0, 1, 2}
     for image, label in crops:
         assert image.shape == (photographs.CROP, photographs.CROP, 3)
@@ -166,7 +166,7 @@ def test_a_short_run_on_real_photographs(two_photographs, backend, tmp_path, cap
     for one, other in zip(rows["cpu"], rows[backend], strict=True):
         for title in look_inside.MAPS:
             gap = look_inside.difference(one.maps[title], other.maps[title])
-            assert gap < 5e-3, title  # after 10 steps, maps are small differences
+            assert gap < 5e-3, title  # after 10 steps, maps are weak
     data = out.read_bytes()
     assert data.startswith(b"\x89PNG")
     assert int.from_bytes(data[16:20]) == 1100

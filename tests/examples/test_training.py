@@ -74,7 +74,7 @@ def test_the_text_is_the_source_of_the_standard_library():
     text = language_model.text(5000)
     assert len(text) == 5000
     assert max(text) < language_model.CHARACTERS
-    assert b"incompatible language changes" in text  # of __future__, the first file
+    assert b"incompatible language changes" in text  # the first file is __future__.py
 
 
 def test_the_command_line_trains_resumes_and_writes(tmp_path, capfd):
@@ -83,5 +83,5 @@ def test_the_command_line_trains_resumes_and_writes(tmp_path, capfd):
     command += ["--out", str(tmp_path), "--backend", "cpu", "--steps"]
     language_model.main([*command, "11"])
     assert " tokens a second, cpu\n" in capfd.readouterr().out
-    language_model.main([*command, "11"])  # it is complete
+    language_model.main([*command, "11"])  # the training is already complete
     assert pt.Checkpoints(tmp_path).steps()[-1] == 11

@@ -17,7 +17,7 @@ import pytest
 from tests.fuzz.mutations import mutated_bytes, mutated_json, mutated_proto, nested_json
 
 COUNT, COUNT_WITH_ALL = 300, 5000  # files of each format
-MAX_SECONDS = 10  # of processor time for one file
+MAX_SECONDS = 10  # processor time for one file
 SEED = 20261126
 
 

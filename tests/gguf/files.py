@@ -24,7 +24,7 @@ BIASED = ("attn_q", "attn_k", "attn_v")
 
 @dataclass
 class Tiny:
-    """A file, the sizes of its model, and its weights as a reader must find them."""
+    """A file, the sizes of its model, and the weights that a reader must find in it."""
 
     path: object
     sizes: dict
@@ -56,7 +56,7 @@ def shapes(sizes, tied, biased):
 
 
 def random_arrays(sizes, tied=True, biased=(), seed=0):
-    """Return weights for which all parts of the model matter."""
+    """Return random weights with which each part of the model affects the result."""
     rng = np.random.default_rng(seed)
     found = {}
     for name, shape in shapes(sizes, tied, biased).items():
@@ -106,8 +106,9 @@ def tiny(
 ):
     """Write a file and return it as a ``Tiny``.
 
-    ``vocabulary`` adds a tokenizer to a writer; ``extra`` are pairs of metadata;
-    ``without`` are keys that are left out; ``changed`` replaces sizes.
+    ``vocabulary`` is a function that adds a tokenizer to a writer; ``extra`` contains
+    additional metadata; ``without`` names the keys to leave out; ``changed`` replaces
+    sizes of the model.
     """
     sizes = {**SIZES, "tokens": 300, "neighbours": architecture == "llama", **changed}
     path = folder / name

@@ -1,6 +1,6 @@
-"""Llama-like models in NumPy, written without a look at plugrad-gguf.
+"""Llama-like models in NumPy, written independently of plugrad-gguf.
 
-Everything is float64. The rotary embedding multiplies complex numbers, attention loops
+Everything is float64. The rotary embedding multiplies complex numbers; attention loops
 over heads and positions.
 """
 

@@ -1,4 +1,4 @@
-"""Gradients of a logit against differences in NumPy, and steering."""
+"""Gradients of a logit, compared with finite differences in NumPy, and steering."""
 
 import numpy as np
 import plugrad as pg
@@ -9,7 +9,7 @@ from tests.gguf import reference
 from tests.gguf.files import tiny
 from tests.gguf.vocabularies import bytelevel
 
-STEP = 1e-5  # of the differences, in float64
+STEP = 1e-5  # the step of finite differences in float64
 TOKENS = [17, 250, 3, 3, 99]
 ANSWER = 120
 
@@ -20,7 +20,7 @@ def made(tmp_path):
 
 
 def differences(made, direction):
-    """Return how the logit changes if one embedding moves along a direction."""
+    """Return the derivative of the logit along a direction of one embedding."""
     x = np.float64(made.arrays["token_embd.weight"][TOKENS])
     logit = lambda x: reference.logits(made, x=x)[-1, ANSWER]
     found = []
@@ -141,7 +141,7 @@ def test_steering_changes_text_and_explanations(made):
     with model.steering(1, vector):
         steered = model.stream(TOKENS, max_tokens=8)
         scores = model.explain(TOKENS, [ANSWER])
-    list(steered)  # which keeps the vector
+    list(steered)  # a stream keeps its steering vector after the block
     found = [*TOKENS]
     for code in steered.tokens:
         logits = reference.logits(made, found, steering={1: np.float32(vector)})[-1]

@@ -117,7 +117,7 @@ def test_all_unsupported_settings_are_listed(tmp_path):
 def test_settings_that_change_nothing_are_accepted(tmp_path):
     plain = {"llama.rope.scaling.type": "none", "llama.expert_count": 0}
     made = tiny(tmp_path, extra={**plain, "llama.attention.sliding_window": 9})
-    assert load(made.path).config.context == 9  # where a window is no restriction
+    assert load(made.path).config.context == 9  # up to its size, a window has no effect
     with pytest.raises(ValueError, match="has 10 tokens; it must have 1 to 9"):
         load(made.path).logits(range(10))
 

@@ -42,7 +42,7 @@ def test_greedy_text_equals_numpy(architecture, backend, tmp_path):
     assert len(wanted) > 4
     assert stream.tokens == wanted
     known = [code for code in stream.tokens if code < len(model.tokenizer.tokens)]
-    assert text == model.tokenizer.decode(known)  # other numbers have no text
+    assert text == model.tokenizer.decode(known)  # other token IDs have no text
     assert stream.reason == ("end" if ends else "length")
 
 

@@ -1,4 +1,4 @@
-"""Logits of tiny models against NumPy, on every backend and for every type."""
+"""Logits of tiny models, compared with NumPy, for every backend and weight type."""
 
 import gguf
 import numpy as np
@@ -84,7 +84,7 @@ def test_every_type_equals_numpy(kind, tmp_path):
 
 @pytest.mark.parametrize("name", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"])
 def test_k_quants_are_read_as_the_package_gguf_reads_them(name, tmp_path):
-    """gguf cannot write them, so the blocks are random bytes with plain scales."""
+    """The package cannot write K-quants: blocks are random bytes with plain scales."""
     kind = Kind[name]
     _, nbytes = gguf.GGML_QUANT_SIZES[kind]
     rng = np.random.default_rng(1)

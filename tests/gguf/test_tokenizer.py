@@ -123,7 +123,7 @@ def test_special_tokens_are_found_in_a_text(tmp_path):
 def test_a_text_begins_with_bos_if_the_file_says_so(settings, pre, begins, tmp_path):
     made = tokenizer(tmp_path, bytelevel(pre, **settings))
     assert (made.encode("the")[0] == made.bos) is begins
-    assert made.encode("<|im_start|>the").count(made.bos) == 1  # never twice
+    assert made.encode("<|im_start|>the").count(made.bos) == 1  # none is added
     assert made.encode("the", bos=True) == [made.bos, *made.encode("the", bos=False)]
 
 
@@ -194,7 +194,7 @@ def test_errors_say_what_is_wrong(vocabulary, message, tmp_path):
     model = load(tiny(tmp_path, vocabulary=vocabulary).path)
     with pytest.raises(ValueError, match=re.escape(message)):
         _ = model.tokenizer
-    assert model.logits([1]).shape == (1, 300)  # which needs no tokenizer
+    assert model.logits([1]).shape == (1, 300)  # logits need no tokenizer
 
 
 def test_numbers_outside_of_the_vocabulary_have_no_text(tmp_path):

@@ -6,7 +6,7 @@ PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 OTHERS = [value for value in range(256) if value not in PLAIN]
 LETTERS = {value: chr(value) for value in PLAIN}
 LETTERS |= {value: chr(256 + i) for i, value in enumerate(OTHERS)}
-# The first merges first; "he" before "th", as in real vocabularies.
+# Merges by priority: "h e" comes before "t he", as in real vocabularies.
 MERGES = ["h e", "t he", "Ġ the", "l l", "o w", "Ġ w", "1 2", "12 3", "Ã ¶"]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
@@ -18,7 +18,7 @@ TEMPLATE = (
 
 
 def bytelevel(pre="gpt-2", template=TEMPLATE, merges=MERGES, **settings):
-    """Return what adds 256 bytes, the merges, special tokens and a defined one."""
+    """Return a function that adds bytes, merges, special and user-defined tokens."""
 
     def add(writer):
         tokens = [LETTERS[value] for value in range(256)]
@@ -61,7 +61,7 @@ PIECES = {
 
 
 def sentencepiece(pieces=PIECES, **settings):
-    """Return what adds ``<unk>``, ``<s>``, ``</s>``, 256 bytes, and pieces."""
+    """Return a function that adds ``<unk>``, ``<s>``, ``</s>``, bytes and pieces."""
 
     def add(writer):
         tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]

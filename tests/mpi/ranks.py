@@ -48,7 +48,7 @@ def exchange(x):
     return received + 0 * sent
 
 
-# name: a function of x; its expected result, from the x of all ranks and the rank
+# name: a function of x, and its expected result, given the x of all ranks and the rank
 COLLECTIVES = {
     "sum": (mpi.all_reduce, lambda xs, rank: xs.sum(0)),
     "mean": (lambda x: mpi.all_reduce(x, "mean"), lambda xs, rank: xs.mean(0)),
@@ -161,7 +161,7 @@ def under_jit():
     names = [name.removeprefix("mpi.") for name in steps if name.startswith("mpi.")]
     forward = ["AllReduce", "AllReduceMax", "AllReduce", "Broadcast", "AllGather"]
     assert names[:5] == forward, names
-    assert len(names) == 10, names  # the first has no gradient, the maximum has two
+    assert len(names) == 10, names  # 5 in gradients: 2 of the maximum, none of x
 
 
 @program
@@ -184,7 +184,7 @@ def under_vmap():
 
 
 def waiting_time(x, pause):
-    """Return the shortest of 8 times that waiting for a mean takes after a pause."""
+    """Return how long to wait for a mean begun ``pause`` seconds ago; the best of 8."""
     found = []
     for _ in range(8):
         mpi.barrier()

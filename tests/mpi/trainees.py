@@ -35,7 +35,7 @@ def assert_close(found, wanted):
 
 
 def gradients():
-    """Averaged gradients are those of one process, eager and under jit."""
+    """Averaged gradients equal those of one process, eagerly and under jit."""
     x = pg.asarray(X)
     shard = pg.asarray(mpi.shard(X))
     for backend in ("cpu", "wasm"):
@@ -137,7 +137,7 @@ class Momentum:
 
 
 def zero():
-    """ZeRO-1 takes the steps of one process, and each rank has a part of the state."""
+    """ZeRO-1 takes the same steps as one process; each rank has a part of the state."""
     params = {"w": pg.asarray(X), "b": pg.ones(3), "c": pg.ones(2, dtype="float64")}
     grads = lambda n: pg.tree.map(lambda p: p * (mpi.rank() + n), params)
     mean = lambda n: pg.tree.map(lambda p: p * ((mpi.size() - 1) / 2 + n), params)
@@ -198,7 +198,7 @@ def checkpoints(folder):
 
 
 def fit(folder):
-    """plugrad-train's ``fit`` gives the reports and resumed steps of one process."""
+    """plugrad-train's ``fit`` reports and resumes as it does in one process."""
     import plugrad_train as pt
 
     def squares(params, batch):

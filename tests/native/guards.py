@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-EDGES = ("start", "end")  # of the pages that an array may use
+EDGES = ("start", "end")  # where arrays touch a guard page
 MAX_SPAN_BYTES = 1 << 26  # views with huge strides span more and are not copied
 
 _libc = ctypes.CDLL(None, use_errno=True)

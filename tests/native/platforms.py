@@ -23,7 +23,7 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 CPU = ROOT / "plugins/cpu"
 sys.path.insert(0, str(CPU))
-import compile_kernels  # noqa: E402  # of plugrad-cpu
+import compile_kernels  # noqa: E402  # a module of plugrad-cpu
 
 BUILD_FOLDER = CPU / "build/platforms"
 MODULES = {"_speedups": ROOT / "core/src_c", "_native": CPU / "src_c"}

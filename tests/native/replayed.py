@@ -37,7 +37,7 @@ from .run import Calls, cases, options
 
 CPU = Path(__file__).parents[2] / "plugins/cpu"
 sys.path.insert(0, str(CPU))
-import compile_kernels  # noqa: E402  # of plugrad-cpu
+import compile_kernels  # noqa: E402  # a module of plugrad-cpu
 
 RUNS = [["results", "--count", "6"], ["results", "--large"]]
 QEMU_PREFIX = os.environ.get("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")

@@ -197,7 +197,7 @@ def rotations(d):
 
 
 def block_products(d):
-    """Multiply a few rows by weights of few bits."""
+    """Multiply a few rows by low-bit weights."""
     block, bits = d.pick(32, 64, 128), d.pick(4, 8)
     w = d.array(d.up_to(20), block * d.up_to(4))
     how = {"bits": bits, "block": block, "symmetric": d.chance()}

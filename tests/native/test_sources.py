@@ -19,7 +19,7 @@ def target_macros(path):
 
 def test_no_kernel_queries_its_target():
     files = {path.name for path in NATIVE.rglob("*.[ch]") if target_macros(path)}
-    assert files == {"target.h", "x86_64.h"}  # x86_64.h has three levels
+    assert files == {"target.h", "x86_64.h"}  # x86_64.h has three instruction sets
     assert not [path.name for path in NATIVE.rglob("*") if path.is_symlink()]
 
 

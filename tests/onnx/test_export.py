@@ -36,7 +36,7 @@ CACHES = RNG.normal(size=(2, 1, 2, 5, 2)).astype(np.float32)
 
 
 def language_model_layer(x, keys, values, angles, position):
-    """Return what a layer computes for one token, with caches that it writes to."""
+    """Write the keys and values of a token to caches; return the output of a layer."""
     h = pg.rms_norm(x, P[0, 0, :1])
     q = pg.reshape(h, (1, 4, 1, 2))
     q = pg.rotary_embedding(q, pg.cos(angles), pg.sin(angles))

@@ -1,4 +1,4 @@
-"""Ops of ONNX Runtime's domain ``com.microsoft`` give the results of ONNX Runtime."""
+"""Ops of the domain ``com.microsoft`` give the same results as ONNX Runtime."""
 
 import numpy as np
 import plugrad as pg
@@ -156,7 +156,7 @@ def test_gradients_pass_through_rotations(backend):
     np.testing.assert_allclose(found, X, rtol=1e-4, atol=1e-5)
 
 
-# --- weights of few bits ---------------------------------------------------------
+# --- low-bit weights -------------------------------------------------------------
 
 
 def packed(codes, bits):
@@ -201,7 +201,7 @@ def test_weights_of_few_bits(sizes, zeros, backend):
     bits, inner, *_ = sizes
     proto, w = few_bits(*sizes, zeros)
     x = normal(2, 3, inner)
-    if bits == 4:  # of which every version of ONNX Runtime has a kernel
+    if bits == 4:  # every version of ONNX Runtime has a kernel for 4 bits
         ort = pytest.importorskip("onnxruntime", reason="no wheel for this Python")
         session = ort.InferenceSession(proto.SerializeToString())
         (found,) = session.run(None, {"x": x})
@@ -321,7 +321,7 @@ def test_what_is_not_implemented(op, attributes, inputs):
 
 
 def test_gradients_of_attention(backend):
-    """They are those of attention head by head; all heads share one head of keys."""
+    """They equal those of separate heads of queries that share one head of keys."""
     attributes, inputs = GROUPED_ROWS["prompt"]
     model = load(attention_model("GroupQueryAttention", attributes, inputs))
     given = [x for x in inputs if x is not None]

@@ -235,7 +235,7 @@ PASSES = {
 
 
 def network(text, batch="1"):
-    if "three = Squeeze" in text:  # of the batch axis, of size 1
+    if "three = Squeeze" in text:  # it removes the batch axis, whose size is 1
         text = text.replace("(c, no)", "(c, first)")
         text = "first = Constant <value_ints = [0]> ()\n" + text
     start = "" if "(x, w, b)" in text else CONV

@@ -206,7 +206,7 @@ def test_weights_between_float32_and_bytes_are_converted_once(backend):
     expected = {"Conv": 1, "DequantizeLinear": 1, "QuantizeLinear": 1, "Transpose": 2}
     assert found.ops == expected
     difference = loaded(x).numpy().astype(int) - plain(x).numpy()
-    assert np.abs(difference).max() <= 1  # roundings differ with the order
+    assert np.abs(difference).max() <= 1  # another order of the ops rounds differently
 
 
 LSTM = """

@@ -63,14 +63,14 @@ def test_affine_grid(name, batch, backend):
 
 # --- ConvTranspose ---------------------------------------------------------------
 
-TRANSPOSED = """g (float[1, 1, 3] x, float[1, 1, 3] w) => (float y) {
+CONV_TRANSPOSE = """g (float[1, 1, 3] x, float[1, 1, 3] w) => (float y) {
   y = ConvTranspose <strides = [2], auto_pad = "%s", output_shape = [%d],
                      output_padding = [%d]> (x, w)
 }"""
 FULL_OUTPUT = [1, 10, 102, 20, 203, 30, 300]
 # If an odd number of elements is cut, these modes cut one more at the beginning.
 CUT_BEGINNING = ("NOTSET", "VALID", "SAME_LOWER")
-# auto_pad, output_shape, output_padding, begin and end of the output in FULL_OUTPUT
+# auto_pad, output_shape, output_padding; the begin and end of the output in FULL_OUTPUT
 SHAPES = [
     *((mode, 6, 0, 1, 7) for mode in CUT_BEGINNING),
     *((mode, 4, 0, 2, 6) for mode in CUT_BEGINNING),
@@ -90,7 +90,7 @@ def test_output_shape_of_a_transpose(
 ):
     x = np.float32([[[1, 2, 3]]])
     w = np.float32([[[1, 10, 100]]])
-    found = run(TRANSPOSED % (auto_pad, size, output_padding), 11, x, w)
+    found = run(CONV_TRANSPOSE % (auto_pad, size, output_padding), 11, x, w)
     assert found.tolist() == [[FULL_OUTPUT[begin:end]]]
 
 

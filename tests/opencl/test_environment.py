@@ -1,4 +1,4 @@
-"""What is prepared before OpenCL is used: folders, a linker, the choice of devices."""
+"""Preparations before OpenCL is used: folders, a linker, the choice of devices."""
 
 import dataclasses
 import hashlib

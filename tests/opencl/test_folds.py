@@ -1,4 +1,4 @@
-"""Reductions at the end of regions: one kernel, with exactly eager's results."""
+"""Regions that end in a reduction: one kernel, with the same bits as eager mode."""
 
 import numpy as np
 import plugrad as pg
@@ -16,7 +16,7 @@ def draw(*shape):
 
 
 def fused(f, *xs):
-    """Compare with eager; return kernel names of the regions with several kernels."""
+    """Compare with eager mode; return the kernels of regions with several kernels."""
     jitted = pg.jit(f)
     for _ in range(4):
         assert look(jitted(*xs)) == look(f(*xs))

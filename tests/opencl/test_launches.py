@@ -31,7 +31,7 @@ __kernel void put_{0}(__global {0} *y, {0} a, {0} b) {{ y[0] = a; y[1] = b; }}
     ],
 )
 def test_arguments_of_consecutive_launches(device, c, dtype, values):
-    """Numbers are set only if their bits change; those of 0.0 and -0.0 differ."""
+    """A number is set only if its bits change; 0.0 and -0.0 have different bits."""
     launch = device.kernel(NUMBERS.format(c), f"put_{c}", [None, dtype, dtype])
     for size in (1, BIG):
         for pair in values:

@@ -71,7 +71,7 @@ def test_a_buffer_that_a_finalizer_returns_is_reused(nbytes):
 def test_idle_bytes_are_not_counted_below_the_limit(monkeypatch):
     buffer_pool = Device().pool(limit=8 << 20)
     taken = [buffer_pool.take(1 << 20) for _ in range(9)]
-    buffer_pool.give(taken.pop())  # of 9 MiB, more than 8 may be idle: counted
+    buffer_pool.give(taken.pop())  # counts: with 9 MiB, over 8 may be idle
     buffer_pool.empty()
     monkeypatch.setattr(buffer_pool, "_idle_bytes", lambda: pytest.fail("counted"))
     for buffer in taken:

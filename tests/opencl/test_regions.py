@@ -22,7 +22,7 @@ def on_opencl(device):
 
 
 def regions(f, *xs):
-    """Compare with eager; return step counts of the regions with several steps."""
+    """Compare with eager mode; return step counts of regions with several steps."""
     jitted = pg.jit(f)
     for _ in range(4):
         assert look(jitted(*xs)) == look(f(*xs))
@@ -49,8 +49,8 @@ def mixed_precision(x):
             "float32",
             mixed_precision,
             [],
-        ),  # a program has elementary functions of one dtype
-        ("float32", lambda x: pg.exp(x), []),  # the kernel does the same
+        ),  # one program cannot contain elementary functions of two dtypes
+        ("float32", lambda x: pg.exp(x), []),  # a single kernel is not compiled again
         ("int32", lambda x: x // 2 % 5, []),  # it needs loops, which cannot use vectors
         ("complex64", lambda x: x * x + x, []),
     ],

@@ -1,4 +1,4 @@
-"""Row kernels for GPUs, fused with the steps around them: the same bits as eager."""
+"""Row kernels for GPUs, fused with neighbouring steps: the same bits as eager mode."""
 
 import numpy as np
 import plugrad as pg

@@ -123,7 +123,7 @@ def check_arg():
     shapes = [*SHAPES, (600, 70), (3, 40, 33), (2, 5, 1), (70_000, 2)]
     for shape in shapes:
         for axis in range(len(shape)):
-            x = np.round(draw(*shape))  # many are equal
+            x = np.round(draw(*shape))  # many elements are equal
             x.flat[:: 7 if x.size > 7 else 1] = np.nan
             x.flat[3::11] = np.inf
             x.flat[5::13] = -np.inf
@@ -131,7 +131,7 @@ def check_arg():
                 (pg.argmax, -np.inf, np.argmax),
                 (pg.argmin, np.inf, np.argmin),
             ]:
-                # The worst number wins over NaN.
+                # Every number is preferred to NaN, even the worst one.
                 order = np.where(np.isnan(x), worst, x)
                 number = ~np.isnan(x) & (order == worst)
                 expected = reference(order, axis)

@@ -1,7 +1,7 @@
 """Compare opencl's kernels for CPUs and its kernels for GPUs with the backend cpu.
 
-The conformance tests run only the kernels for the style of the device. Here are those
-that differ most. No size is a multiple of a tile, a vector or a work group.
+The conformance tests run only the kernels for the style of the device. These tests run
+the kernels that differ most. No size is a multiple of a tile, a vector or a work group.
 """
 
 import os

@@ -181,7 +181,7 @@ def device(extensions: str = "", capability: int = 0) -> FakeDevice:
 def test_a_tile_fits_into_local_memory(tile):
     assert tile.local_bytes(4) <= LOCAL_BYTES
     assert tile.slices in (1, 2, 4, 8)
-    if tile.units:  # an instruction multiplies 8 steps, and a warp has 8 by 4 items
+    if tile.units:  # an instruction sums 8 products; a warp has 8 by 4 work items
         assert tile.deep // tile.slices % 8 == 0
         assert tile.rows % (8 * tile.item_rows) == 0
         assert tile.columns % (4 * tile.item_columns) == 0

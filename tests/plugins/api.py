@@ -59,7 +59,7 @@ def _of_class(name, value):
     for member, attribute in members.items():
         public = member[0] != "_" or member == "__call__"
         if name == "Kernel" and isinstance(attribute, FunctionType):
-            continue  # for the engine; authors only create kernels and read them
+            continue  # methods are for the engine; authors read fields
         if public and member not in fields:
             function = isinstance(attribute, FunctionType)
             yield f"{name}.{member}", _signature(attribute) if function else "attribute"
@@ -90,13 +90,13 @@ def unnamed(before, now, changelog):
     The name of a new module covers all its items.
     """
     changed = {n for n in before.keys() | now.keys() if before.get(n) != now.get(n)}
-    spaces = {_space(name) for name in now} - {_space(name) for name in before}
+    spaces = {_module(name) for name in now} - {_module(name) for name in before}
     announced = {space for space in spaces if f"`plugrad.{space}`" in changelog}
-    changed = {name for name in changed if _space(name) not in announced}
+    changed = {name for name in changed if _module(name) not in announced}
     return sorted(name for name in changed if f"`{name}`" not in changelog)
 
 
-def _space(name):
+def _module(name):
     """Return the module of an item; "" for the items of ``plugrad.plugin``."""
     first = name.partition(".")[0]
     return first if first[0].islower() and "." in name else ""
@@ -115,7 +115,7 @@ def _is_compatible(before, now):
         return now is not None
     old = _parameters(before)
     new = _parameters(now)
-    if old is None or new is None:  # a named tuple may get more fields
+    if old is None or new is None:  # a list of fields, which a named tuple may extend
         return before != "protocol" and now.startswith(f"{before}, ")
     added = [name for name in new if name not in old]
     common = {name: parameter for name, parameter in new.items() if name in old}
@@ -131,7 +131,7 @@ def _parameters(form):
     """Return kind and default of each parameter in a signature; None for others."""
     if not form.startswith("("):
         return None
-    readable = re.sub(r"<\w+>", "...", form)  # <factory>
+    readable = re.sub(r"<\w+>", "...", form)  # such as <factory>
     (function,) = ast.parse(f"def f{readable}: pass").body
     args = function.args
     positional = [*args.posonlyargs, *args.args]

@@ -26,7 +26,7 @@ def read_sdist(path):
 
 
 def metadata_problems(metadata):
-    """Return what a package index would show wrongly, or not at all."""
+    """Return the metadata that a package index would show wrongly or not at all."""
     readme = metadata.get_payload()
     urls = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
     relative = re.findall(r"\]\((?!https://)([^)]*)\)", readme)

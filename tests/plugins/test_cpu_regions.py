@@ -1,4 +1,4 @@
-"""plugrad-cpu's regions run several kernels in one pass, with the bits of eager."""
+"""plugrad-cpu's regions run kernels in one pass, with the same bits as eager mode."""
 
 import doctest
 
@@ -50,7 +50,7 @@ def run(kernel, *xs):
 
 
 def check(f, *xs, regions=1):
-    """Check that ``jit(f)`` gives the bits of ``f``, and return its explanation."""
+    """Check that ``jit(f)`` gives the same bits as ``f``; return its explanation."""
     jitted = pg.jit(f)
     expected = pg.tree.leaves(f(*xs))
     for _ in range(4):
@@ -198,7 +198,7 @@ def test_axes_in_the_middle():
     y = floats(40, 1, 9)
     z = floats(3, 1, 5, 1)
     check(lambda x, y, z: pg.tanh(x * y + z) - y, x, y, z)
-    check(lambda y, z: pg.exp(y + z) * y, y, z)  # neither has the whole shape
+    check(lambda y, z: pg.exp(y + z) * y, y, z)  # both are broadcast
 
 
 def test_conditions():

@@ -1,4 +1,4 @@
-"""plugrad-cpu's regions with row kernels and reductions have the bits of eager."""
+"""plugrad-cpu's regions with row kernels and reductions: the bits of eager mode."""
 
 import numpy as np
 import plugrad as pg
@@ -32,7 +32,7 @@ def floats(*shape, special=0.0):
 
 
 def check(f, *xs, kernels):
-    """Check that ``jit(f)`` gives the bits of ``f``, in regions of so many kernels."""
+    """Check that ``jit(f)`` equals ``f`` to the bit; ``kernels``: counts by region."""
     jitted = pg.jit(f)
     expected = pg.tree.leaves(f(*xs))
     for _ in range(4):
@@ -90,7 +90,8 @@ def test_several_reductions():
         y = x * row + 1.0
         return y, pg.sum(y, axis=0), pg.max(y, axis=1), pg.mean(y), pg.sum(-y, axis=1)
 
-    # The mean of all elements needs other blocks than sums of columns; it runs later.
+    # The mean of all elements needs other blocks than the sums of columns, so it runs
+    # later.
     for shape in ((300, 784), (90, 30), (4000, 64)):
         check(f, floats(*shape), floats(shape[1]), kernels=[7])
 

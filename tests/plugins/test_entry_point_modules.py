@@ -1,4 +1,4 @@
-"""What an entry point may name, and the errors of wrong entry-point modules."""
+"""Valid values of entry points, and the errors of wrong entry-point modules."""
 
 import textwrap
 

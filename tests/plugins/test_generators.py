@@ -136,7 +136,7 @@ def test_a_package_passes_with_backends_that_lack_kernels(
     distribution, with_other_backends
 ):
     defaults = [{}, SMALL_DEFAULT]
-    if distribution == "my-rules":  # the default backend traces the patterns of rules
+    if distribution == "my-rules":  # rules trace their patterns on the default backend
         defaults.remove(SMALL_DEFAULT)
     for chosen in defaults:
         printed = with_other_backends.pytest(distribution, "-v", **chosen)
@@ -180,7 +180,7 @@ def test_the_backend_has_the_primitives_and_leaves_the_rest_to_the_host(workshop
 def test_doctor_finds_no_fault_in_the_packages(workshop):
     done = workshop.environment.run("-m", "plugrad", "doctor")
     assert done.returncode == 0, done.stdout
-    for _, distribution in PACKAGES.values():  # rules are no plugin of the core
+    for _, distribution in PACKAGES.values():  # rules extend attribution, not the core
         assert (distribution in done.stdout) == (distribution != "my-rules")
 
 

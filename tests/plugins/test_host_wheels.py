@@ -1,4 +1,4 @@
-"""Wheels of ``release.host``, one for each content of a folder, and misfit wheels."""
+"""Wheels that ``release.host`` builds: a new one whenever the sources have changed."""
 
 import subprocess
 
@@ -70,7 +70,7 @@ def wheel(folder, name, digest):
 
 
 def test_more_wheels_come_later(tmp_path, monkeypatch):
-    """``make demo`` installs a few; ``make test`` adds the others and those changed."""
+    """``make demo`` installs some wheels, ``make test`` the others and changed ones."""
     installed = []
     present = set()
     monkeypatch.setattr(host.sys, "prefix", str(tmp_path))

@@ -79,7 +79,7 @@ user_package.helper = lambda x: x - 1.0
 compare()
 count = len(jitted.explain(x).retraces)
 for layer in network.layers:
-    layer.calls += 1  # which no code reads
+    layer.calls += 1  # no code reads this attribute
 compare()
 assert len(jitted.explain(x).retraces) == count
 print("replays")

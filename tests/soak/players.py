@@ -106,8 +106,8 @@ class Player:
     def __init__(self, seed, backends):
         self.random = random.Random(seed)
         self.backends = backends
-        self.pool = []  # of (tensor, its values)
-        self.pulls = []  # of (pullback, its gradient for ones)
+        self.pool = []  # pairs of a tensor and its values
+        self.pulls = []  # pairs of a pullback and its gradient for a cotangent of ones
         self.variable = pg.Variable(np.zeros((2, 3), np.float32))
         self.expected = np.zeros((2, 3), np.float32)
         self.log = []
@@ -312,7 +312,7 @@ class Player:
             pg.keep([x for x, _ in pairs])
         kept_ids = {id(x) for x, _ in pairs} | before.keys()
         self.pool = [p for p in self.pool if id(p[0]) in kept_ids]
-        self.check()  # what was kept is still valid
+        self.check()  # the kept tensors are still valid
 
     def watch(self):
         kind = self.random.choice(["profile", "debug"] * 5 + ["memory"])

@@ -14,7 +14,7 @@ from tests.tfjs.peer import missing, peer, recorded
 
 LAYERS = [case["name"] for case in recorded()["layers"]]
 needs_peer = pytest.mark.skipif(missing() is not None, reason=str(missing()))
-# For numbers about 1, as backends and TensorFlow.js sum in different orders.
+# For numbers of about 1; backends and TensorFlow.js add up in different orders.
 FLOAT32_TOLERANCE = 1e-5
 
 

@@ -1,4 +1,4 @@
-"""What ``python -m plugrad`` prints, and the status it returns."""
+"""The output and the exit status of ``python -m plugrad``."""
 
 import importlib.metadata
 import json

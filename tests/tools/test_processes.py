@@ -144,7 +144,7 @@ def test_a_child_computes_or_gives_a_reason(installed):
 
         def child():
             first = work_or_reason(x, w)
-            with pg.use_backend("cpu"):  # which always works
+            with pg.use_backend("cpu"):  # cpu survives every fork
                 return first, pg.grad(lambda x: pg.sum(x * x))(plain).tolist()
 
         for _ in range(2):
@@ -290,7 +290,7 @@ def train_line(seed):
 
 
 def train_network(seed):
-    """Train exclusive or with a hidden layer; return the loss."""
+    """Train a network with a hidden layer to compute exclusive-or; return the loss."""
     x = pg.asarray([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = pg.asarray([[0.0], [1.0], [1.0], [0.0]])
     params = {

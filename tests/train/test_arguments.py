@@ -228,7 +228,7 @@ def test_arguments_that_make_no_sense_are_refused(name):
         call()
 
 
-METHODS = {  # of PyTorch's optimizers: what the message says
+PYTORCH_METHODS = {  # a method of PyTorch's optimizers: what the message says
     "step": "params, state = optimizer.update(grads, state, params) makes a step",
     "zero_grad": "leave it out: gradients are returned",
     "param_groups": "pt.learning_rate(state)",
@@ -236,9 +236,9 @@ METHODS = {  # of PyTorch's optimizers: what the message says
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PYTORCH_METHODS)
 def test_a_method_of_other_optimizers_is_answered(name):
-    message = f"'Optimizer' object has no attribute '{name}'; {METHODS[name]}"
+    message = f"'Optimizer' object has no attribute '{name}'; {PYTORCH_METHODS[name]}"
     with pytest.raises(AttributeError, match=re.escape(message)):
         getattr(pt.sgd(0.1), name)
     with pytest.raises(AttributeError, match=r"has no attribute 'zzz'$"):

@@ -1,4 +1,4 @@
-"""What ``fit`` writes and shows: the log, the curves and the progress bar."""
+"""The log, the curves and the progress bar of ``fit``."""
 
 import json
 import math

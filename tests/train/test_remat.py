@@ -55,7 +55,7 @@ def test_jit_runs_a_block_twice(backend):
         )
         graph = step.explain(layers(), pg.asarray(X)).graph
         count[name] = [step.kernel.name for step in graph.steps].count("BatchMatMul")
-    # Five belong to the gradients: of three weights and of two inputs of blocks.
+    # Five products are in gradients: of three weights, and of the inputs of two blocks.
     assert count == {"plain": 3 + 5, "remat": 2 * 3 + 5}
 
 
@@ -149,7 +149,7 @@ print(pg.memory().backends["wasm"].peak)
 
 
 def test_a_deep_network_needs_less_memory():
-    """Of 16 blocks with 4 layers, 64 values are saved, or 16 and those of one block."""
+    """With 16 blocks of 4 layers, remat holds 16 + 4 results at once instead of 64."""
     if "wasm" not in pg.backends():
         pytest.skip("needs wasm, which reports its peak memory")
     peaks = {}

@@ -34,7 +34,7 @@ def test_a_build_gives_the_same_bytes_again(build, tmp_path):
     build.compile_modules(once)
     build.compile_modules(again)
     names = {path.relative_to(once) for path in once.glob("*/*")}
-    assert len(names) == 2 * (len(build.files_of_modules()) + 1)  # and an index
+    assert len(names) == 2 * (len(build.families()) + 1)  # and one index
     for name in names:
         assert (once / name).read_bytes() == (again / name).read_bytes()
         if not build.outdated():
@@ -43,7 +43,7 @@ def test_a_build_gives_the_same_bytes_again(build, tmp_path):
 
 @pytest.mark.parametrize("kind", ["plain", "threaded"])
 def test_modules_import_at_most_two_functions_and_memory(kind, build):
-    """The data of each module follows that of the previous module in memory."""
+    """In memory, the data of each module is after the data of the previous module."""
     config = wasmtime.Config()
     config.wasm_threads = config.shared_memory = True
     engine = wasmtime.Engine(config)
@@ -68,7 +68,7 @@ def test_the_region_module_has_loops_and_no_kernels(kind, build):
     assert names - build.RUNTIME == {"run_region", "region_loops"}
     families = [MODULES / kind / f"{name}.wasm" for name in build.COPIES["region"]]
     whole = sum(path.stat().st_size for path in families)
-    assert len(content) < 0.57 * whole  # 100 kB of 176 when this was decided
+    assert len(content) < 0.57 * whole  # 100 of 176 kB when the module was added
 
 
 def test_thread_local_data_is_small(build):

@@ -120,7 +120,7 @@ def test_reductions_return_nan_and_argmax_ignores_it(rng, n, dtype):
 @pytest.mark.parametrize("shape", [(1,), (16,), (47,), (5, 300), (300, 5), (90, 150)])
 def test_extremes_and_their_indices(rng, shape, dtype):
     x = draw(rng, shape, dtype)
-    x[..., ::3] = x.flat[0]  # of equal elements, the first counts
+    x[..., ::3] = x.flat[0]  # equal elements: the first counts
     for axis in range(len(shape)):
         for ours, theirs in (
             (pg.max, np.max),

@@ -120,7 +120,7 @@ def test_the_fast_path_does_what_python_does(case, under_tape):
     else:
         accelerated.enable(False)
         expected, python_tape = taped(call(python), *xs)
-        taped(call(python), *xs)  # makes the plans
+        taped(call(python), *xs)  # caches the plans that C uses
         accelerated.enable(True)
         found, c_tape = taped(call(accelerator(name)), *xs)
         assert len(c_tape.nodes) == len(python_tape.nodes)
@@ -299,10 +299,10 @@ def test_reference_counts_stay_the_same():
 
 
 def _count_memory_errors(call):
-    """Run ``call`` with more and more memory; return how many of the runs failed.
+    """Run ``call`` with more and more memory; return how many runs failed.
 
-    This is done only with accelerators, because not all of Python's own code survives
-    a lack of memory.
+    Only accelerators are tested in this way, because not all of Python's own code
+    survives a lack of memory.
     """
     testcapi = pytest.importorskip("_testcapi", reason="this Python has no _testcapi")
     failed = 0

@@ -43,9 +43,9 @@ def registered(contract, kernel, **gradient):
 
 
 def in_c_and_python(work):
-    """Return the result or the error of ``work``, which is the same in C and Python."""
+    """Return the result or the error of ``work``; check that C and Python agree."""
     found = []
-    for on in (False, True, True):  # Python makes the plans
+    for on in (False, True, True):  # the Python run caches the plans
         accelerated.enable(on)
         try:
             found.append(work().numpy().tolist())
@@ -124,12 +124,12 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
             try:
                 y, tape = taped(work, victim[0])
             except ValueError:
-                continue  # it was disposed before it was saved
+                continue  # a collection has disposed the tensor before it was saved
             finally:
                 gc.set_threshold(*before)
             assert y.numpy().tolist() == [2.0, 4.0]
             saved = [node.saved[0]._cached_copies for node in tape.nodes]
-            fresh = [{} for _ in range(100)]  # these would reuse memory freed too early
+            fresh = [{} for _ in range(100)]  # take the memory of dicts freed too early
             assert not any(a is b for a in saved for b in fresh)
             done += 1
     assert done
@@ -186,7 +186,7 @@ def test_a_kernel_that_returns_nonsense_under_a_tape_is_an_error(case, in_c):
     pg.register_gradient("t.Odd", x=lambda dy: dy)
     x = f32(2)
     try:
-        taped(lambda: dispatch.run(contract, x), x)  # makes the plan
+        taped(lambda: dispatch.run(contract, x), x)  # caches the plan
         pg.unregister_kernel("t.Odd", "cpu")
         pg.register_kernel(contract, "cpu", lambda x: native)
         accelerated.enable(in_c)

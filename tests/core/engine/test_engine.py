@@ -155,7 +155,7 @@ def test_a_dtype_the_backend_lacks_is_an_error():
 )
 def test_a_kernel_by_name_makes_no_dtype_that_the_backend_lacks(kernel, inputs, attrs):
     attrs |= {"dtype": "float64"}
-    assert pg.run_kernel(kernel, inputs, attrs).dtype == "float64"  # and caches it
+    assert pg.run_kernel(kernel, inputs, attrs).dtype == "float64"  # fills caches
     refused = pytest.raises(TypeError, match=f"{kernel}: backend 'toy' has no float64")
     with toy(dtypes=["float32"]), pg.use_backend("toy"), refused:
         pg.run_kernel(kernel, inputs, attrs)

@@ -95,7 +95,7 @@ def test_profile_shows_scopes_forward_and_backward(tmp_path):
         pg.grad(model)(pg.asarray(1.0))
     head = [r.kernel for r in p.records if r.scope == "block.1/head"]
     assert head[0] == "Relu"
-    assert len(head) > 1  # the gradient
+    assert len(head) > 1  # and kernels of the gradient
     assert "in block.1/head: " in str(p)
     p.to_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

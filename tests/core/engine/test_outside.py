@@ -152,7 +152,7 @@ def test_results_of_the_block_are_shared_by_all_examples(backend):
         return x * cached[0]
 
     assert pg.vmap(f)(X).tolist() == [2.0, 6.0]
-    assert f(X).tolist() == [2.0, 6.0]  # it outlives the call
+    assert f(X).tolist() == [2.0, 6.0]  # the cached tensor outlives the call of vmap
     assert pg.vmap(pg.grad(f))(X).tolist() == [2.0, 2.0]
 
 
@@ -262,7 +262,7 @@ def replays(f):
     """Return the results of four calls of ``jit(f)`` and the explanation of ``jit``."""
     jitted = pg.jit(f)
     x = pg.asarray([1.0, 3.0])
-    f(x)  # runs whatever runs once in a process, such as imports
+    f(x)  # runs code that runs once in a process, such as imports
     found = [jitted(x) for _ in range(4)]
     return [y.tolist() for y in found], jitted.explain(x)
 

@@ -1,4 +1,4 @@
-"""Gradients that apply only where ``where=`` says, and what a rule is told."""
+"""Gradients that apply only where ``where=`` says, and the arguments of rules."""
 
 import numpy as np
 import plugrad as pg
@@ -261,7 +261,7 @@ def test_outer_derivatives_are_true_ones(backend):
 
 
 def test_a_relevance_has_the_gradient_of_finite_differences():
-    """A rule that is no derivative: its result is a function like any other."""
+    """Relevance is differentiable like any function, though its rule is no gradient."""
     rng = np.random.default_rng(3)
     w = pg.asarray(rng.normal(size=(4, 3)))
     x = pg.asarray(rng.normal(size=(2, 4)))

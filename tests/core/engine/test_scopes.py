@@ -249,7 +249,7 @@ def _backends_before_and_after_a_change():
 
 
 def test_set_backend_has_effect_inside_scopes_that_choose_no_backend():
-    run = contextvars.Context().run  # outside of the backend of this test
+    run = contextvars.Context().run  # a context without the backend scope of this test
     before = run(pg.get_backend)  # chosen before the scope is entered
     with toy():
         try:

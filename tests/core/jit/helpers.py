@@ -21,7 +21,7 @@ def floats(*shape, scale=1.0):
 
 
 def look(tree):
-    """Return what comparisons need: structure, dtypes, backends, shapes and values."""
+    """Return a comparable form: structure, dtypes, backends, shapes and values."""
     leaves = [
         (x.dtype, x.backend, x.shape, repr(x.tolist()))
         if isinstance(x, pg.Tensor)

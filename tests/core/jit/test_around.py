@@ -208,7 +208,7 @@ def _scaled(x):
 
 
 def test_a_call_whose_threads_read_state_stays_eager(monkeypatch):
-    """The code of a thread with a copy of the context reads state that changes."""
+    """The code in a thread, run in a copy of the context, reads state that changes."""
 
     @pg.jit
     def g(x):
@@ -240,7 +240,7 @@ def test_at_most_64_recordings_are_stored():
     g(X, 69)
     g(X, 6)
     assert runs() == before + 1
-    g(X, 5)  # was discarded
+    g(X, 5)  # its recording was discarded
     assert runs() == before + 3
     g.clear()
     g(X, 69)
@@ -356,7 +356,7 @@ def test_a_callable_object_keeps_its_attributes():
 
 
 def run(code, **environment):
-    """Return what a new process prints."""
+    """Return the output of a new process."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | environment,

@@ -52,7 +52,7 @@ def test_results_equal_those_of_eager_mode(name, regions):
             assert look(result) == wanted
             assert is_disposed(x)
             assert look(y) == look(floats(2, 3))
-            assert stored.value.shape == (2, 3)  # its value is not disposed
+            assert stored.value.shape == (2, 3)  # it is not disposed
 
     if regions:
         with compiling(Compiler()):
@@ -142,7 +142,7 @@ def test_the_memory_is_free_before_the_next_kernel():
     try:
         for donate, wanted in ((), True), (0, False):
             jitted = pg.jit(lambda x: pg.negative(pg.exp(x)), donate=donate)
-            for _ in range(3):  # two calls record
+            for _ in range(3):  # the first two calls record
                 x = floats(64)
                 array = weakref.ref(x._data)
                 jitted(x)

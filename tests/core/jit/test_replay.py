@@ -165,7 +165,7 @@ def test_a_tensor_returned_twice_is_one():
 
 
 def test_another_order_of_a_dict_is_recorded_again():
-    """The order of a dict decides about the order of a sum, and thus about its bits."""
+    """The order of a dict determines the order of a sum, and therefore its bits."""
     big = pg.asarray(1e8)
     small = pg.asarray(1.0)
     jitted = pg.jit(lambda p: sum(p.values()) - 1e8)
@@ -207,7 +207,7 @@ def test_errors_equal_those_of_eager_mode():
 
 
 def test_a_kernel_that_declines_later():
-    """The kernel declines because of values, as no kernel of ours does."""
+    """The kernel declines certain values; no kernel of ours does that."""
     neg = pg.get_kernel("Neg", "cpu")
     sent = []
     decline = lambda x: NotImplemented if np.all(x < 0) else neg(x)

@@ -61,8 +61,8 @@ def gelu_tanh(x):
     return x * sigmoid(mp.sqrt(8 / mp.pi) * (x + factor * x**3))
 
 
-# name: (op, formula, where results are close to 0 in float32 and in float64, allowed
-# error in ulp). Results of gelu by tanh are 0 where e^u is denormal.
+# name: (op, formula, arguments whose results almost underflow in float32 and float64,
+# allowed error in ulp). gelu by tanh gives 0 where e^u is denormal.
 VALUES = {
     "erfc": (pg.erfc, mp.erfc, (10.2, 27.4), 3),
     "gelu": (pg.gelu, lambda x: x * normal(x), (-14.5, -39), 6),

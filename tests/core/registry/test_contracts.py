@@ -89,7 +89,7 @@ def test_the_error_names_attributes_that_do_not_fit(name, inputs, attrs, message
 
 # --- kinds -----------------------------------------------------------------------
 
-SHAPE = (2, 3, 4)  # of the first input
+SHAPE = (2, 3, 4)  # the shape of the first input
 CANONICAL = [  # (kind, value that is passed, value that the kernel gets)
     ("bool", 1, True),
     ("int", np.int64(3), 3),
@@ -317,7 +317,7 @@ MATHEMATICAL_NAMES = {"Pack", "Tile"}  # TensorFlow.js names for stack and repea
 
 @pytest.mark.parametrize("name", sorted(n for n in plugin.contracts() if "." not in n))
 def test_contracts_name_mathematical_operands_only(name):
-    """Backends use ``plugin.prepared`` to keep another form of an operand."""
+    """Packed forms are the backends' concern; they get them by ``plugin.prepared``."""
     kernel = plugin.contracts()[name]
     assert not IMPLEMENTATION_WORDS.findall(kernel.doc)
     words = re.findall("[A-Z]?[a-z]+", repr(kernel).replace("_", " "))

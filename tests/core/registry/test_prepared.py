@@ -1,4 +1,4 @@
-"""``plugin.prepared``, used like in a third-party backend."""
+"""``plugin.prepared``, used as in a third-party backend."""
 
 import gc
 import threading
@@ -16,7 +16,7 @@ transpositions = []
 
 
 class Form(np.ndarray):
-    """An array that can have weak references."""
+    """A prepared form of an array; unlike NumPy arrays, it may be weakly referenced."""
 
 
 def transposed(b):

@@ -22,8 +22,8 @@ from ..helpers import floats, look
 
 CALLS = 3
 NAMES = itertools.count()
-PATTERNS = {}  # changes that jit must notice, or freeze such that ``check`` raises
-UNREAD = {}  # changes that must not cause another recording
+PATTERNS = {}  # jit must notice these changes, or freeze the state and ``check`` raises
+UNREAD = {}  # these changes must not cause another recording
 
 
 class Pattern(NamedTuple):
@@ -33,7 +33,7 @@ class Pattern(NamedTuple):
         kind: The heading in the table of counts.
         name: The name of the factory, with spaces.
         make: Returns the function and its changes.
-        make_argument: Returns the argument for a phase and the number of a call in it.
+        make_argument: Returns the argument for a phase and the index of a call in it.
         max_retraces: The allowed number of retraces; None: any number.
 
     """
@@ -143,7 +143,7 @@ def set_up(case):
 
 
 def calls(case, wrap, explain=False):
-    """Return the outcomes of all calls by phase, and if asked the last explanation."""
+    """Return the outcomes of all calls by phase, and the explanation if asked for."""
     with set_up(case) as (f, changes):
         wrapped = wrap(f)
         phases = []

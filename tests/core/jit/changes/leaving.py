@@ -1,4 +1,4 @@
-"""Values of tensors that Python code reads, and that decide about the results."""
+"""Tensor values that Python code reads, so that results depend on them."""
 
 import concurrent.futures
 import contextlib

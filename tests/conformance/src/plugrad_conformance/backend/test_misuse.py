@@ -91,7 +91,7 @@ def _difference(found: Outcome, expected: Outcome) -> str:
         if isinstance(expected.error, IndexError) and not any(
             y.size for y in found.values or ()
         ):
-            return ""  # no index is read, so any is allowed: see GatherV2
+            return ""  # no index is read, so any index is allowed: see GatherV2
         return f"runs, but is refused on cpu ({expected.error})"
     assert found.values is not None
     for y, z in zip(found.values, expected.values, strict=True):

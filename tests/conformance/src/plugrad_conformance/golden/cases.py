@@ -66,7 +66,7 @@ class Case:
         attrs: By the names of TensorFlow.js.
         args: By position; for errors of ops, instead of inputs and attrs.
         outputs: The outputs, for kernels.
-        list_output: Whether the kernel returns a list, even if of one tensor.
+        list_output: Whether the kernel returns a list, even of a single tensor.
         random: Whether the outputs are random; then only shape and dtype are recorded.
         suspect: Why the result is most likely a TensorFlow.js defect; "" if it is not.
         dys: The cotangents of the outputs; None for outputs without one.
@@ -166,7 +166,7 @@ def _lines(kind: str, kernel: str) -> dict[Handle, str]:
 
 @functools.cache
 def _errors() -> dict[str, list[str]]:
-    """Return the lines of errors by kernel or op; kernel names start with a capital."""
+    """Return the lines of error cases by kernel (with a capital first letter) or op."""
     found: dict[str, list[str]] = {}
     for path in sorted((DATA / "errors").iterdir()):
         for line in _read(path):

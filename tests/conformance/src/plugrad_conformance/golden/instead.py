@@ -45,7 +45,8 @@ def ties_share(case: Case, row: Row) -> None:
 def derivative_of_pool(case: Case, row: Row) -> None:
     """Assert that a gradient kernel is the derivative of its pooling.
 
-    Gradient kernels do not know how the size was rounded; the shape of ``dy`` shows it.
+    Gradient kernels do not know how the output size was rounded; it is inferred from
+    the shape of ``dy``.
     """
     forward = reach.KERNELS[case.handle.kernel.removesuffix("Grad")]
     assert isinstance(case.inputs, dict)

@@ -29,7 +29,7 @@ FILE = Path(__file__).parent / "exceptions.toml"
 REASONS = ("wrong-derivative", "suspect", "array-api", "we-support-it", "no-such-op")
 OWN_ERRORS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
 TOLERANCES = {"kernels": (1e-5, 1e-6), "gradients": (1e-4, 1e-5)}
-MAX_COMPARED_ELEMENTS = 40  # of each input that finite differences check
+MAX_COMPARED_ELEMENTS = 40  # per input, in checks by finite differences
 RAISE_OPCODE = dis.opmap["RAISE_VARARGS"]
 KIT = __name__.partition(".")[0]
 
@@ -360,7 +360,7 @@ def departures() -> dict[Handle, Departure]:
 
 
 def depart(case: Case, row: Row | None, entry: Departure) -> None:
-    """Require what an exception says instead of the golden result."""
+    """Require the check of an exception instead of the golden result."""
     how, _, what = entry.instead.partition(":")
     if how == "check":
         getattr(checks, what)(case, row)
@@ -436,7 +436,7 @@ def _judge(case: Case, row: Row | None, entry: Departure | None) -> None:
         try:
             demand(case, row)
         except Exception:
-            pass  # the exception says that it fails
+            pass  # the exceptions say that this case fails
         else:
             raise AssertionError(
                 f"stale: this case is followed now; remove {case.handle.id} of "

@@ -102,7 +102,7 @@ def assert_near(found, expected, ulp):
 
 
 def tolerance(row, backend):
-    """Return the tolerance for float32, which is smaller if a kernel does the work.
+    """Return the tolerance for float32; it is smaller if the op has a kernel.
 
     "primitives" has the primitives of cpu, which are within 1 ulp.
     """
@@ -180,7 +180,7 @@ def check_decomposition(
 ):
     """Compare the decomposition with the cpu implementation, special values included.
 
-    ``zeros``: whether zeros must have the same sign.
+    If ``zeros`` is true, zeros must have the same sign.
     """
     with without(row.kernel):
         for dtype in dtypes:

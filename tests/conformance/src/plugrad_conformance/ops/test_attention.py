@@ -57,7 +57,7 @@ def random_case(random):
 
 
 def attend(arrays, options):
-    """Return what plugrad computes."""
+    """Return plugrad's result."""
     options = {"is_causal" if n == "causal" else n: x for n, x in options.items()}
     return pg.scaled_dot_product_attention(*arrays, enable_gqa=True, **options)
 
@@ -72,7 +72,7 @@ def test_random_shapes_masks_and_lengths(seed, backend):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_replays_and_gradients_equal_separate_kernels(seed, backend):
-    """A tape records the parts of the kernel, which compute the same."""
+    """A tape records separate kernels, which compute the same as the fused one."""
     arrays, options = random_case(np.random.default_rng(seed))
     arrays = [*map(pg.asarray, arrays)]
     y = attend(arrays, options)
@@ -138,7 +138,7 @@ def test_large_scores_and_infinities(backend):
     assert pg.scaled_dot_product_attention(q, k, v).item() == 1.0
     infinite = np.full_like(q, np.inf)
     assert math.isnan(pg.scaled_dot_product_attention(infinite, k, v).item())
-    k[0, 0, 1] = np.nan  # a key that is left out is not read
+    k[0, 0, 1] = np.nan  # keys beyond the length are not read
     assert pg.scaled_dot_product_attention(q, k, v, length=1).item() == 1.0
 
 

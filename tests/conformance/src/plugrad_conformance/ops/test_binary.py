@@ -34,7 +34,7 @@ def row(op, reference, dtypes, **more):
 
 
 def floor_of_quotient(a, b):
-    """Return the result of Python; for infinities, the floor of the quotient."""
+    """Return Python's floor division, but for infinities the floor of the quotient."""
     infinite = np.isinf(a) | np.isinf(b)
     return np.where(infinite, np.floor(np.divide(a, b)), np.floor_divide(a, b))
 
@@ -177,7 +177,7 @@ def test_the_remainder_of_a_large_number_is_exact(backend):
 
 
 def test_remainders_are_exact(backend):
-    """Some quotients are large, some dividends next to a multiple of the divisor."""
+    """Some quotients are large; some dividends are next to multiples of the divisor."""
     rng = np.random.default_rng(5)
     sizes = 10.0 ** rng.integers(-15, 15, (2, 600))
     a, b = (rng.standard_normal((2, 600)) * sizes).astype(np.float32)

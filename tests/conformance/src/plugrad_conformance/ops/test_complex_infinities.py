@@ -66,7 +66,7 @@ def test_powers_of_two(dtype, backend):
         check_complex_gradients(pg.exp2, np.asarray([1 + 2j, -3 + 0.5j]))
 
 
-POWERS = {  # of (inf+1j, 1+infj, -inf+infj, 3-4j)
+POWERS = {  # exponent: the powers of (inf+1j, 1+infj, -inf+infj, 3-4j)
     1: [complex(INF, 1), complex(1, INF), complex(-INF, INF), 3 - 4j],
     2: [complex(INF, INF), complex(-INF, INF), complex(NAN, -INF), -7 - 24j],
     3: [complex(NAN, INF), complex(-INF, NAN), complex(NAN, NAN), -117 - 44j],

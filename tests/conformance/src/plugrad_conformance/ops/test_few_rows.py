@@ -1,6 +1,6 @@
 """Products of a few rows with a matrix, for which backends have kernels of their own.
 
-The sizes are below and above the widths of vectors, and no multiples of them.
+The sizes are smaller or larger than vectors, and not multiples of their widths.
 """
 
 import numpy as np

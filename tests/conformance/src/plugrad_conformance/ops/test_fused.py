@@ -100,7 +100,7 @@ def test_an_override_of_a_part_applies_inside_the_fused_op(backend):
         assert not pg.grad(op)(x).numpy().any()
 
 
-BIAS_SHAPES = [  # with channels first
+BIAS_SHAPES = [  # shapes of biases if channels come first
     (),
     (4,),
     (4, 1, 1),

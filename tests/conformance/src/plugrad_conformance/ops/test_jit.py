@@ -183,7 +183,7 @@ def test_some_results_of_a_kernel(used, backend):
         f = lambda x: tuple([pg.top_k(x, 2)[i] * 2 for i in used])
         x = np.asarray([[1.0, 3.0, -2.0, 0.5, 2.0]], "float32")
         check(f, [x], [np.flip(x, 1).copy()])
-        jitted = pg.jit(f, check=True)  # which compares each result of a replay
+        jitted = pg.jit(f, check=True)  # check compares each result of a replay
         for _ in range(4):
             assert outcome(jitted, *tensors([x])) == outcome(f, *tensors([x]))
 

@@ -171,7 +171,7 @@ def test_lengths_of_sequences(backend):
     dx = pg.grad(lambda x: pg.sum(f(x)))(pg.asarray(np.nan_to_num(logits))).numpy()
     for row, slope in zip(rows, dx, strict=True):
         assert not slope[row[1] :].any()
-    assert not dx[-1].any()  # its loss is inf
+    assert not dx[-1].any()  # the loss of the last sequence is inf
     assert dx[:-1, 0].any()
 
 

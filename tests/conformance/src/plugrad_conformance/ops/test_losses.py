@@ -288,4 +288,4 @@ ERRORS = [
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS)
 def test_errors(call, error, message, backend):
     with pytest.raises(error, match=message):
-        call().numpy()  # where an asynchronous backend raises IndexError
+        call().numpy()  # an asynchronous backend raises IndexError here

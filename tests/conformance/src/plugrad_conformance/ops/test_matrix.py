@@ -387,7 +387,7 @@ ERRORS = [
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS)
 def test_errors(call, error, message, backend):
     if backend != "cpu":
-        message = message.removeprefix("triangular_")  # it may run by way of solve
+        message = message.removeprefix("triangular_")  # solve may run instead
     with pytest.raises(error, match=message):
         call()
 

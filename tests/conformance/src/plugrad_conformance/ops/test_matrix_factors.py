@@ -250,7 +250,7 @@ def test_vectors_of_equal_values_have_no_finite_gradient(backend):
     for f in (
         lambda x: linalg.svd(x).U,
         lambda x: linalg.eigh(x).eigenvectors,
-        pg.grad(total),  # which depends on the singular vectors
+        pg.grad(total),  # this gradient depends on the singular vectors
     ):
         assert not np.isfinite(pg.grad(f)(x, dy=dy).numpy()).all()
 

@@ -168,7 +168,7 @@ def test_a_seed_repeats_the_sequence_of_calls(backend):
     )
     random.seed(7)
     first = [call().tolist() for call in calls]
-    random.uniform((2,), seed=1)  # a call with its own seed does not advance it
+    random.uniform((2,), seed=1)  # does not advance the global stream
     second = [call().tolist() for call in calls]
     random.seed(7)
     assert [call().tolist() for call in calls] == first

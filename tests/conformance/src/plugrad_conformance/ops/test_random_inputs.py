@@ -300,7 +300,7 @@ SMALL_VALUES = ("small",)
 ACCUMULATES = {"result": "sum", "ulp": SUMS, "values": SMALL_VALUES}
 
 ROWS = [
-    # of one argument
+    # ops of one argument
     Row(pg.abs, np.abs, **ORDERED),
     Row(pg.negative, np.negative, "iufc"),
     Row(pg.positive, np.positive, "iufc"),
@@ -342,7 +342,7 @@ ROWS = [
             (pg.tanh, np.tanh),
         ]
     ),
-    # of complex numbers
+    # ops of complex numbers
     Row(pg.abs, np.abs, "c", result="parts", ulp=SUMS),
     Row(pg.angle, np.angle, "c", result="parts", ulp=SUMS),
     Row(pg.conj, np.conj, "iufc"),
@@ -376,7 +376,7 @@ ROWS = [
             (pg.tanh, np.tanh),
         ]
     ),
-    # of two arguments
+    # ops of two arguments
     Row(pg.add, np.add, "iufc", 2),
     Row(pg.subtract, np.subtract, "iufc", 2),
     Row(pg.multiply, np.multiply, "iufc", 2, ulp=2),

@@ -28,10 +28,12 @@ def unbiased(x, **options):
 class Reduction:
     op: Callable[..., pg.Tensor]
     reference: Callable[..., np.ndarray]
-    integer: str = "int32"  # the dtype of the result for int32
-    small: str = "int32"  # for int8
+    # The dtype of the result for int32, for int8, for bool and for floating numbers;
+    # None: the dtype of the numbers.
+    integer: str = "int32"
+    small: str = "int32"
     bool: str = "int32"
-    float: str | None = None  # for floating numbers; None: the same
+    float: str | None = None
     of_empty: object = None  # the result for no elements; None: an error
 
 
@@ -299,7 +301,7 @@ ARG_REDUCTIONS = [(pg.argmax, np.argmax), (pg.argmin, np.argmin)]
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_argmax_and_argmin(op, reference, axis, dtype, backend):
     require_dtypes(backend, dtype)
-    x = RNG.integers(0, 5, size=(3, 4, 5)).astype(dtype)  # with ties: the first
+    x = RNG.integers(0, 5, size=(3, 4, 5)).astype(dtype)  # with ties
     for keepdims in (False, True):
         y = op(pg.asarray(x), axis=axis, keepdims=keepdims)
         expected = reference(x, axis=axis, keepdims=keepdims)
@@ -403,7 +405,7 @@ def test_decompositions(row, array):
     x = ARRAYS[array]
     for axis in (0, -1):
         if array == "empty" and row in ("min", "argmin", "argmax") and axis == -1:
-            continue  # is an error
+            continue  # this is an error
         expected = ROWS[row](pg.asarray(x), axis)
         with toy(without=KERNELS, dtypes=DTYPES), pg.use_backend("toy"):
             y = ROWS[row](pg.asarray(x), axis)

@@ -69,7 +69,7 @@ SIZES = [
     ((3, 1, 1, 2), (4, 3)),
     ((1, 6, 6, 20), (1, 13)),
     ((0, 2, 3, 1), (4, 4)),
-    ((0, 2, 3, 5), (4, 4)),  # channels that are copied together
+    ((0, 2, 3, 5), (4, 4)),  # all channels of a pixel are copied together
     ((2, 2, 3, 0), (4, 4)),
     ((1, 49, 49, 1), (98, 25)),
 ]
@@ -476,7 +476,7 @@ def test_undefined_coordinates_are_filled(decompose, mode, backend):
             y = f(np.array([[1, 0, bad, 0, 1, 0, 0, 0]], "float32"))
             assert np.isnan(y.numpy()).all()
     dx = pg.grad(f)(pg.asarray(zero, dtype="float32"), dy=pg.ones((1, 2, 2, 1)))
-    if mode != "constant":  # in which pixels next to NaN have no derivative
+    if mode != "constant":  # here, pixels next to NaN have no derivative
         assert np.isfinite(dx.numpy()).all()
 
 

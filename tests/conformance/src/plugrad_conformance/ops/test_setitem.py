@@ -110,7 +110,7 @@ def read(found):
 def test_what_refers_to_the_memory_keeps_its_values(name, backend):
     """A backend may write into the memory of ``x`` only if nothing else can see it."""
     x = pg.asarray(A)
-    x[0] = 1.0  # now the memory is not the user's
+    x[0] = 1.0  # from now on, x has its own memory
     for n in range(3):
         other = REFERENCES[name](x)
         before = read(other).copy()
@@ -123,7 +123,7 @@ def test_what_refers_to_the_memory_keeps_its_values(name, backend):
 
 
 def test_many_assignments_in_a_row(backend):
-    """Rows at an index tensor, as caches of language models get them."""
+    """Assign rows by an index tensor, like the caches of language models."""
     expected = np.zeros((2, 6, 3), np.float32)
     x = pg.zeros((2, 6, 3))
     for n in range(6):

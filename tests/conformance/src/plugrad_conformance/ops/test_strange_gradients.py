@@ -13,8 +13,8 @@ POINTS = [0.0, -0.0, INF, -INF, NAN]
 DTYPES = ["float16", "float32", "float64"]
 SELU_SCALE, SELU_SLOPE_BELOW_0 = 1.0507009873554805, 1.7580993408473766
 
-# An op, and its derivatives at 0, inf and -inf; None where the formula decides. The
-# derivative at NaN is NaN, or the fourth number.
+# An op, its derivatives at 0, inf and -inf (None: that of the formula), and at NaN (if
+# left out, the derivative at NaN is NaN).
 ACTIVATIONS = {
     "clip": (lambda x: pg.clip(x, -1, 1), 1, 0, 0, 0),
     "clip from below": (lambda x: pg.clip(x, -1, INF), 1, 1, 0, 0),
