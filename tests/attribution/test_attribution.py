@@ -1,4 +1,4 @@
-"""``attribute``: targets, places, models that are written in other ways, bad input."""
+"""``attribute``: targets, places, models in unusual forms, bad input."""
 
 import numpy as np
 import plugrad as pg

@@ -1,4 +1,4 @@
-"""DeepLIFT and DeepSHAP: captum, contributions that add up, what is refused."""
+"""DeepLIFT and DeepSHAP: captum's results, contributions that add up, bad input."""
 
 import numpy as np
 import plugrad as pg

@@ -1,4 +1,4 @@
-"""Levels, expected failures, the report, and what the kit leaves alone."""
+"""Levels, expected failures, the report, and projects that must not be affected."""
 
 import json
 import re

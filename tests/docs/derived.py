@@ -1,7 +1,7 @@
 """Derived files: ``tensor/methods.pyi``, a table of ``docs/names.md``, and diagrams.
 
 Commands that install distributions, the figures and charts of benchmarks, and the code
-in translations are derived, too.
+in translations are also derived.
 
 ``python -m tests.docs.derived``, which ``make docs`` runs, writes them.
 """

@@ -80,7 +80,7 @@ OUTPUT = [
 
 
 def link_package(installed, package):
-    """Link the files of plugrad-wasm into a new folder; return that of its modules."""
+    """Link the files of plugrad-wasm into a new folder; return its folder "modules"."""
     modules = package / "modules" / "plain"
     modules.mkdir(parents=True)
     for path in installed.iterdir():

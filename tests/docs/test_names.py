@@ -1,4 +1,4 @@
-"""docs/names.md maps all ops of TensorFlow.js, and lists what only plugrad has."""
+"""docs/names.md maps all TensorFlow.js ops, and lists those that only plugrad has."""
 
 import importlib
 import json

@@ -1,6 +1,6 @@
 """The notebooks have the code of the scripts, and run: ``make test-notebooks``.
 
-They run with a smaller configuration; with ``--all`` also as they are published.
+They run with a smaller configuration; with ``--all``, they also run as published.
 """
 
 import json

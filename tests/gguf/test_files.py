@@ -1,4 +1,4 @@
-"""Damaged, hostile and unsupported files: what the error says, and what it costs."""
+"""Damaged, hostile and unsupported files: error messages, and memory budgets."""
 
 import os
 import struct

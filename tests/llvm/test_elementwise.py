@@ -1,4 +1,4 @@
-"""Element-wise regions have the bits of eager."""
+"""Element-wise regions give the same bits as eager mode."""
 
 import functools
 

@@ -275,9 +275,10 @@ def narrower(request, monkeypatch):
 
 
 def test_narrower_vectors(narrower):
-    """Narrower vectors would sum in another order, so eager's kernels run instead.
+    """Narrower vectors would sum in another order, so the kernels of cpu run instead.
 
-    Without AVX-512, one of these processors is the real one, whose sums are eager's.
+    Without AVX-512, one of these processors is that of the machine: its sums are
+    compiled.
     """
     for f in UNARY:
         if narrower.fused or f not in (pg.softmax, pg.log_softmax):

@@ -12,7 +12,7 @@ from tests.docs.test_docstrings import PARSER, run
 from .launch import needs_mpi
 
 mpi = pytest.importorskip("plugrad_mpi", reason="plugins/mpi is not installed")
-SHOWN_ELSEWHERE = {  # names without their own example: where one is
+SHOWN_ELSEWHERE = {  # a name without its own example: where it is shown
     "DivergenceError": "docs/mpi.md",
     "Sharded": "sharded",
     "receive": "send",

@@ -76,7 +76,7 @@ def assert_aux_values_stay_local(shard):
 
 
 def other_dtypes():
-    """Each dtype has a bucket; unused tensors and float16 are supported, too."""
+    """Each dtype has a bucket; unused tensors and float16 are also supported."""
 
     def loss(p):
         p = mpi.overlap(p)

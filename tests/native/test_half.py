@@ -33,7 +33,7 @@ def numbers(shape, seed=0):
 
 
 def check(op, *arrays):
-    """Check that the result is that of float32, rounded."""
+    """Check that the result equals the float32 result, rounded."""
     got = np.asarray(op(*[pg.asarray(x) for x in arrays]))
     wide = np.asarray(op(*[pg.asarray(x.astype(np.float32)) for x in arrays]))
     with np.errstate(over="ignore"):

@@ -13,7 +13,7 @@ X = RANDOM.normal(size=(1, 3, 8, 8)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def model():
-    """Return a network with a batch of one, as many files have it."""
+    """Return a network with a batch of one, as in many ONNX files."""
     shapes = {"w1": (4, 3, 3, 3), "b1": (4,), "w2": (64, 5), "b2": (5,)}
     arrays = [
         onnx.numpy_helper.from_array(RANDOM.normal(size=s).astype(np.float32), n)

@@ -223,7 +223,7 @@ net (float[6, 2, 5] x) => (float[6, N, 2, 8] y, float[N, 2, 8] h, float[N, 2, 8]
 def test_an_lstm_of_onnx_runtime(direction, each_column, backend):
     """The weights have 7 bits, for which ONNX Runtime is exact: see SATURATING.
 
-    ONNX Runtime uses one thread, as with more it quantizes each batch row separately.
+    ONNX Runtime uses one thread; with several, it quantizes each batch row separately.
     """
     ort = pytest.importorskip("onnxruntime", reason="no wheel for this Python")
     count = 2 if direction == "bidirectional" else 1

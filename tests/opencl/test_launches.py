@@ -121,7 +121,7 @@ def test_an_upload_does_not_wait_for_kernels(size, device, busy):
     still_busy = device._busy()
     values[:] = 7
     assert still_busy
-    z = x + 1.0  # small kernels wait for the upload, too
+    z = x + 1.0  # small kernels also wait for the upload
     assert (z.numpy() == 2).all()
     assert y[:1].numpy() < 1
     assert device._staged == []

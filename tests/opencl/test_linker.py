@@ -1,4 +1,4 @@
-"""The linker that PoCL gets where a machine has none: its libraries can be called."""
+"""The linker that PoCL gets on machines without one links callable libraries."""
 
 import ctypes
 import os

@@ -188,7 +188,7 @@ def test_a_kernel_that_does_not_compile(device):
 
 @pytest.fixture
 def interrupt(device, monkeypatch):
-    """Return a function that sets what runs once, before or after Exp is enqueued.
+    """Return a function that arranges a call, before or after Exp is enqueued.
 
     At these points, the arguments are set, and finalizers may run ops.
     """
@@ -216,7 +216,7 @@ def test_a_launch_within_a_launch_has_its_own_arguments(size, interrupt):
     x = pg.zeros(size)
     other = pg.ones(size)
     found = []
-    pg.exp(other * 2.0)  # the next memory holds other values
+    pg.exp(other * 2.0)  # memory that y may reuse has other values
     interrupt(before=lambda: found.append(pg.exp(other)))
     y = pg.exp(x)
     assert (y.numpy() == 1).all()

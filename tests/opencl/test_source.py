@@ -68,7 +68,7 @@ def test_gpus_divide_exactly_if_supported(kind, supported, exact):
 
 
 def test_the_source_sets_how_many_elements_a_work_item_computes():
-    """Work groups are full, and contain all elements."""
+    """Work groups are full, and together contain all elements."""
     one, four = (launching._grouped(256, s) for s in ("", "a\n#define PER_ITEM 4\nb"))
     assert [one(n) for n in (1, 256, 257)] == [256, 256, 512]
     assert [four(n) for n in (1, 1024, 1025)] == [256, 256, 512]

@@ -157,7 +157,7 @@ CASES = {
 
 
 def compare(name):
-    """Check that opencl computes what cpu does."""
+    """Check that opencl gives the same results as cpu."""
     found = {}
     for backend in ("cpu", "opencl"):
         with pg.use_backend(backend):

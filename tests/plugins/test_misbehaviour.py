@@ -208,7 +208,7 @@ def test_the_automatic_choice_works_and_names_faulty_plugins(crowded):
     for name in ("exiting", "reentering", "panicking"):
         assert f"skipped plugin plugrad-{name} 1.0" in done.stderr
         assert f"PLUGRAD_BLOCK={name}" in done.stderr
-    # relu-a and relu-b extend the same kernel, so cpu runs its own
+    # relu-a and relu-b extend the same kernel, so cpu runs its own kernel
     code = "import plugrad as pg; pg.set_backend('cpu'); print(pg.relu([2.0]).tolist())"
     assert crowded.prints(code).splitlines()[-1] == "[2.0]"
     last = crowded.prints(code, PLUGRAD_BLOCK="relu-b").splitlines()[-1]

@@ -14,7 +14,7 @@ X = np.arange(1.0, 5.0, dtype=np.float32)
 
 @pytest.fixture(autouse=True, scope="module")
 def freeze_other_objects():
-    """Exclude objects of other tests from garbage collection, which each count runs."""
+    """Freeze the objects of other tests, because each count collects garbage."""
     gc.collect()
     gc.freeze()
 

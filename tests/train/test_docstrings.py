@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.test_docstrings import check_examples
 
-SHOWN_ELSEWHERE = {  # names without their own example: where one is
+SHOWN_ELSEWHERE = {  # a name without its own example: where it is shown
     "CheckpointError": "Checkpoints",
     "CheckpointWarning": "Checkpoints",
     "EarlyStopping": "docs/train.md",

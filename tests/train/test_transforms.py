@@ -15,7 +15,7 @@ def tensors(tree):
 
 
 def updated(transform, updates, params=None):
-    """Return the updates of the first step, as NumPy's arrays."""
+    """Return the updates of the first step, as NumPy arrays."""
     params = updates if params is None else params
     found, _ = transform.update(
         tensors(updates), transform.init(tensors(params)), tensors(params)
@@ -114,7 +114,7 @@ def test_parameters_keep_their_dtype(dtype):
 
 
 class Row(dict):
-    """A subclass of dict, as gradients may come in other containers."""
+    """A subclass of dict, because gradients may be in containers other than dicts."""
 
 
 MISFITS = {  # gradients that do not fit {"w": (2,), "b": ()}: the message

@@ -168,8 +168,8 @@ def interrupted(function, number, ignored=()):
 
     The events are the starts of Python functions and the ends of C functions. Except
     for backward jumps, CPython runs signal handlers only there. Functions named in
-    ``ignored`` have no events. Nothing is collected meanwhile: Python cannot pass on an
-    error of the callbacks of a collection, such as that of hypothesis.
+    ``ignored`` have no events. Garbage collection is off, because Python ignores errors
+    in its callbacks, such as that of hypothesis.
     """
 
     def event(frame, kind, value):

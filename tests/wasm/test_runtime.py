@@ -247,7 +247,7 @@ def test_a_small_address_space_is_enough(threads):
     ("threads", "in_workers"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)]
 )
 def test_a_kernel_that_fails_raises_an_error(threads, in_workers):
-    """It fails on the first thread, or only in workers, again and again."""
+    """Kernels fail repeatedly, on the first thread or only in workers."""
     found = run(
         threads,
         f"""
@@ -330,7 +330,7 @@ def test_other_signals_are_handled_while_a_kernel_runs():
 
 
 def test_a_kernel_within_another_is_refused(arrays):
-    """Even before the start, it would overwrite the arguments of the other kernel."""
+    """The inner call would overwrite the arguments of the outer one before it starts."""
     machine = arrays.machine
     x, y = (arrays.upload(np.zeros(9, np.uint32)) for _ in range(2))
     kernel = machine.kernel("test_count")

@@ -1,4 +1,4 @@
-"""Higher orders, which gradient is used, and what a tape records."""
+"""Higher orders, the choice of a gradient, and the records of a tape."""
 
 import gc
 import threading
@@ -156,9 +156,9 @@ def test_a_tape_saves_only_values_that_gradients_name(backend):
     tape = Tape()
     tape.watch(x)
     with taping((tape,)):
-        y = pg.square(x)  # names x, not y
+        y = pg.square(x)  # the gradient saves x, not y
         seen = weakref.ref(y._data)
-        z = pg.exp(y) + y  # Exp names its own output, Add nothing
+        z = pg.exp(y) + y  # Exp saves its own output, Add nothing
         del y
         gc.collect()
         assert seen() is None

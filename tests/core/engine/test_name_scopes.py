@@ -1,4 +1,4 @@
-"""``name_scope``: its paths, what shows them, and scopes as blocks."""
+"""``name_scope``: paths of scopes, where they are shown, and scopes as blocks."""
 
 import asyncio
 import functools

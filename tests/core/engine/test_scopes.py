@@ -218,7 +218,7 @@ def test_an_outer_scope_can_be_left_first_in_a_copy_of_the_context():
     assert inside.run(slope) == slope() == 3.0
     inner.__exit__(None, None, None)
     assert slope() == 1.0
-    assert inside.run(slope) == 3.0  # a copy keeps what was entered before it
+    assert inside.run(slope) == 3.0  # a copy keeps the scopes entered before it
 
 
 def test_an_open_generator_in_f_does_not_keep_the_tape():
@@ -267,7 +267,7 @@ def test_a_scope_cannot_be_entered_while_it_is_in_force():
         with pytest.raises(RuntimeError, match="entered already"), scope:
             pass
         assert slope() == 2.0
-    with scope:  # again, after it was left
+    with scope:  # entered again after it was left
         assert slope() == 2.0
     with pytest.raises(RuntimeError, match="has not been entered"):
         scope.__exit__(None, None, None)

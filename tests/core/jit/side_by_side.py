@@ -190,7 +190,7 @@ def _compared(program, wrap, number):
             if not is_call(event):
                 continue  # its effect shows after the next call
             if failed and assigns:
-                break  # a failed eager call has assigned some values, a replay none
+                break  # unlike a replay, a failed eager call may have assigned values
             if changed := differing(eager.state(), other.state()):
                 return Outcome(f"state after {event}: {changed}", calls, replayed)
             calls += not failed

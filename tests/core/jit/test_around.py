@@ -75,7 +75,7 @@ def test_observers_see_every_kernel():
 
 @pytest.mark.parametrize("decline", [False, True])
 def test_profile_shows_regions(tmp_path, decline):
-    """Profiles of the first two calls show kernels, those of later calls regions."""
+    """Profiles show kernels in the first two calls, and regions in later calls."""
     path = tmp_path / "trace.json"
     compiler = Compiler(decline=lambda: decline)
     with compiling(compiler, ["Neg", "Exp", "Multiply"]):

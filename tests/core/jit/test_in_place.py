@@ -155,7 +155,7 @@ def test_what_refers_to_the_memory_keeps_its_values(name, donate):
 
 
 def test_a_numpy_array_that_was_passed_keeps_its_values():
-    """It is not copied when a call gets it, but it belongs to the user."""
+    """The array belongs to the user: a call does not copy it, and never changes it."""
     jitted = pg.jit(put)
     for n in range(5):
         values = np.ones((2, 3, 4), np.float32)

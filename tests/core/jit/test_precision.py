@@ -28,7 +28,7 @@ def seen():
 
 
 def precisions_seen(jitted, seen, *names):
-    """Call a function in blocks of these precisions; return what its products see."""
+    """Call a function once per precision; return the precisions of its products."""
     seen.clear()
     for name in names:
         with pg.precision(name):

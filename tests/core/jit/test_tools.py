@@ -125,7 +125,7 @@ def test_a_debugger_stops_at_each_line(wrap):
 
 
 class QuitsAtFirstLine(Lines):
-    """A debugger that is left at the first line of the user's code."""
+    """A debugger that the user quits at the first line of the user's code."""
 
     def user_line(self, frame):
         super().user_line(frame)

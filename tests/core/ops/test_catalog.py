@@ -109,7 +109,7 @@ def in_catalog(names):
 
 
 def run_all_kernels():
-    """Run every golden case that has a row, and a right call of the other kernels.
+    """Run every golden case that has a row, and a valid call of each other kernel.
 
     ``plugrad_conformance.golden`` checks the results.
     """
@@ -140,7 +140,7 @@ def is_plain(value):
 
 @pytest.fixture(scope="module")
 def observed():
-    """Run all kernels; return those that ran, mistakes, and those without specs."""
+    """Run all kernels; return which ran, wrong rules, and which lack output specs."""
     ran = set()
     wrong = set()
     without_specs = set()

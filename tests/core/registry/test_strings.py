@@ -8,7 +8,7 @@ from plugrad_cpu.arrays import NumpyArrays
 
 
 class NumberArray:
-    """A native array of numbers. It is no NumPy array; only arrays of strings are."""
+    """A native array of numbers. It is not a NumPy array, unlike arrays of strings."""
 
     def __init__(self, values):
         assert not values.dtype.hasobject

@@ -56,8 +56,9 @@ def dtypes_of(name: str) -> list[str]:
 def ways_to_run(name: str) -> dict[str, str]:
     """Return how a backend runs each kernel of the catalog, by the kernel's name.
 
-    "implemented", "decomposed", "host", or "missing" if it cannot run; "no dtype" for
-    complex kernels on a backend that declares no complex dtype.
+    A kernel is "implemented", "decomposed", left to the "host", or "missing" if it
+    cannot run. Kernels of complex numbers have "no dtype" if the backend declares no
+    complex dtype.
     """
     with ensure_registered(name):
         implemented = pg.get_kernels_for_backend(name)

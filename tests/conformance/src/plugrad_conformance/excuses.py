@@ -1,8 +1,9 @@
 """Decides which failures are not faults of a backend: undeclared dtypes, a missing cpu.
 
 A missing dtype excuses a test only if the test asks for this dtype: a parameter of the
-test names it or a kernel whose results have it, or an argument of the failed call has
-it. If an op produces the dtype from others, the op is wrong and the test fails.
+test names the dtype or a kernel with such results, or an argument of the failed call
+has the dtype. If an op produces the dtype from others, the op is wrong and the test
+fails.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Patterns of state that changes under ``jit``, and their expected outcomes.
 
-``python -m tests.core.jit.changes`` prints how many of each kind have which outcome.
+``python -m tests.core.jit.changes`` prints the number of patterns by kind and outcome.
 """
 
 import importlib

@@ -386,7 +386,8 @@ def depart(case: Case, row: Row | None, entry: Departure) -> None:
 def _equals(case: Case, row: Row, expect: str) -> None:
     """Require the value of a NumPy expression: an array or a list of arrays.
 
-    It applies to the results of a kernel or an op, or to the gradients in input order.
+    The value stands for the results of a kernel or an op, or for the gradients in the
+    order of the inputs.
     """
     given = case.inputs if isinstance(case.inputs, dict) else {}
     scope = {"np": np, "args": case.args, "inputs": case.inputs, **given}
@@ -415,7 +416,7 @@ DEMANDS = {"kernels": values, "gradients": gradients, "errors": errors}
 
 
 def judge(case: Case, row: Row | None, entry: Departure | None) -> None:
-    """Raise unless the result equals that of TensorFlow.js or of an exception.
+    """Raise unless the result equals that of TensorFlow.js or satisfies an exception.
 
     A note of the error shows the inputs and attributes of the case.
     """

@@ -169,7 +169,7 @@ RECIPROCALS = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reciprocals(dtype, backend):
-    """They are ``conj(z) / |z|²`` including the signs of zeros, as in NumPy."""
+    """Reciprocals are ``conj(z) / |z|²``, with the same signs of zeros as in NumPy."""
     require_dtypes(backend, dtype)
     z, expected = (np.asarray([*x], dtype) for x in (RECIPROCALS, RECIPROCALS.values()))
     y = pg.reciprocal(pg.asarray(z))

@@ -54,7 +54,7 @@ def test_floating_numbers_become_integers(source, target, backend):
 @pytest.mark.parametrize("target", INTEGERS)
 @pytest.mark.parametrize("source", FLOATS)
 def test_arrays_become_integers_like_tensors(source, target, backend):
-    """The backend need not have ``source``: arrays are converted on the host."""
+    """The backend need not support ``source``: the host converts NumPy arrays."""
     require_dtypes(backend, target)
     with warnings.catch_warnings(action="ignore"):
         x = np.asarray(EDGES, source)

@@ -158,8 +158,8 @@ def test_shifts(axes, backend):
 
 # --- decompositions --------------------------------------------------------------
 
-# Sizes for each algorithm: direct, two factors, three levels, a large prime, a small prime
-# times a large one.
+# Sizes for each algorithm: direct, two factors, three levels, a large prime, and three
+# times a large prime.
 SIZES = [1, 2, 3, 7, 64, 65, 100, 128, 360, 8192, 67, 1009, 3 * 67]
 
 

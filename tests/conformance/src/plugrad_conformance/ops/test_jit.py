@@ -178,7 +178,7 @@ COMPILERS = {
 
 @pytest.mark.parametrize("used", [[0], [1], [1, 0]], ids=str)
 def test_some_results_of_a_kernel(used, backend):
-    """A compiled region returns those outputs of a kernel that are used."""
+    """A compiled region returns only the outputs of a kernel that are used."""
     with pg.use_backend(backend):
         f = lambda x: tuple([pg.top_k(x, 2)[i] * 2 for i in used])
         x = np.asarray([[1.0, 3.0, -2.0, 0.5, 2.0]], "float32")

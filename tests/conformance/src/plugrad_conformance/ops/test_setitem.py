@@ -98,7 +98,7 @@ REFERENCES = {
 
 
 def read(found):
-    """Return the values of what refers to a tensor."""
+    """Return the values of an object that refers to a tensor."""
     if isinstance(found, np.ndarray | pg.Tensor | pg.Variable):
         return np.array(found)
     results = [found(pg.ones((3, 4))) for _ in range(3)]
@@ -156,7 +156,7 @@ def test_the_last_of_several_updates_counts(count, backend):
 
 
 def test_random_assignments_to_aliases(backend):
-    """Each tensor has the values of an array of its own, whatever shares memory."""
+    """Whichever tensors share memory, each has the values of its own NumPy array."""
     random = np.random.default_rng(0)
     make = [
         (copy.copy, np.copy),

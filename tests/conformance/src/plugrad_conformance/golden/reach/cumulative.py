@@ -1,6 +1,6 @@
 """How the golden cases reach the ops of ``cumulative``.
 
-Without weights, TensorFlow.js passes an empty array, and counts in its dtype.
+Without weights, TensorFlow.js passes an empty array, whose dtype is that of the counts.
 """
 
 import plugrad as pg
