@@ -12,7 +12,8 @@ PACKAGES = [ROOT / "core", *ROOT.glob("plugins/*"), ROOT / "tests" / "conformanc
 def bounds():
     """Return the lower bounds of each dependency, except plugrad's own distributions.
 
-    If the bounds of distributions differ, the highest one counts: all allow it.
+    If the bounds of distributions differ, the highest one counts, because all of them
+    allow it.
     """
     found = {}
     for package in PACKAGES:

@@ -1,4 +1,4 @@
-"""Record the relevances of zennit, which the tests compare with.
+"""Record zennit's relevances, which the tests compare with.
 
 ``python -m tests.attribution.reference`` writes ``reference.json``. It needs torch,
 torchvision and zennit: ``pip install torch torchvision zennit``. The numbers are

@@ -132,7 +132,7 @@ def test_a_network_has_the_loss_and_the_gradients_of_snntorch(name, backend):
     expected_loss, expected = recorded_training(name)
     with pg.use_gradients(f"surrogate.{name}"):
         value, found = pg.value_and_grads(loss)(*map(pg.asarray, weights()))
-    assert value.item() == expected_loss  # the same spikes
+    assert value.item() == expected_loss  # equal if the spikes are
     for w, expected_w in zip(found, expected, strict=True):
         limit = 2e-6 * np.abs(expected_w).max()
         np.testing.assert_allclose(w.numpy(), expected_w, atol=limit)

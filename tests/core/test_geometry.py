@@ -34,7 +34,7 @@ def accelerators():
         (WINDOWS, "out_shape", (2, 5, 3, 6), "must lie in the padded input"),
         (WINDOWS, "strides", (0, 1), "must lie in the padded input"),
         (WINDOWS, "groups", 3, "must lie in the padded input"),
-        (WINDOWS, "groups", 4, "must lie in the padded input"),  # 6 channels out
+        (WINDOWS, "groups", 4, "must lie in the padded input"),  # 6 outputs
         (WINDOWS, "window", (2, 3.0), "all sizes in"),
         (WINDOWS, "padding", ((2**31, 0), (1, 0)), "less than 2.*31 elements"),
         (WINDOWS, "in_shape", (2, 5, 2**31 - 1, 4), "less than 2.*31 elements"),

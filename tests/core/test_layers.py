@@ -21,7 +21,7 @@ def accelerators():
 
 
 def imports_in_diagram():
-    """Return the imports of each folder of the core in the diagram."""
+    """Return the imports that the diagram shows for each folder of the core."""
     rows = re.findall(r"^(\w+) +->(.*)$", PAGE.read_text(), re.MULTILINE)
     return {name: set(imported.split()) for name, imported in rows}
 
@@ -32,7 +32,7 @@ def folder_of(module):
 
 
 def actual_imports():
-    """Return the imports of each folder of the core in the code."""
+    """Return the imports that the code of each folder of the core contains."""
     graph = grimp.build_graph("plugrad", exclude_type_checking_imports=True)
     found = defaultdict(set)
     for module in graph.modules:

@@ -38,7 +38,7 @@ def nodes(path):
 
 
 def docstrings(path):
-    """Return the numbers of the lines of docstrings."""
+    """Return the line numbers of docstrings."""
     return {
         line
         for node in nodes(path)
@@ -49,7 +49,7 @@ def docstrings(path):
 
 
 def contract_docs(path):
-    """Return the numbers of the lines of ``doc=`` arguments, which contracts have."""
+    """Return the line numbers of the ``doc=`` arguments of contracts."""
     return {
         line
         for node in nodes(path)

@@ -25,8 +25,8 @@ PAGE = ROOT / "docs" / "errors.md"
 SECTION = re.compile(r"^### (.+?)\n(.*?)(?=^##|\Z)", re.M | re.S)
 NEEDS = ("opencl", "plugrad_onnx")  # a backend or a module that some sections use
 
-# Print the errors of an example, the last one first, and the line that raises; then run
-# the cure in its place.
+# Run an example; print its errors, the last one first, and the line that raises. Then
+# run the cure in place of the example.
 RUNNER = """
 import json, sys, traceback
 import plugrad as pg

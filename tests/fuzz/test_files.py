@@ -22,7 +22,7 @@ SEED = 20261126
 
 
 def load_mutated(request, load, make, errors, divisor=1):
-    """Load mutated files; return how many were loaded, or raised each error class."""
+    """Load mutated files; return counts of the loaded ones and of each error class."""
     count = (COUNT_WITH_ALL if request.config.getoption("all") else COUNT) // divisor
     rng = random.Random(request.config.getoption("soak_seed") or SEED)
     found = Counter()

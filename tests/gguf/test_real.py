@@ -30,7 +30,7 @@ def path():
 
 @pytest.fixture(scope="module")
 def wanted(path):
-    """Return the tokens and logits of the greedy text of each prompt, by NumPy."""
+    """Return the tokens and logits of the greedy text of each prompt, from NumPy."""
     model = load(path, backend="cpu")
     c = model.config
     names = ("layers", "heads", "kv_heads", "head_size", "rope_size", "epsilon")

@@ -1,4 +1,4 @@
-"""Which regions are worth compiling, and that the others import nothing."""
+"""Which regions are worth compiling; other regions do not import LLVM."""
 
 import subprocess
 import sys

@@ -84,7 +84,7 @@ def leaves(found: Any) -> list[Any]:
 
 
 def cases(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield calls by name: of each row, for each of its dtypes and seeds."""
+    """Yield a named call for each row, dtype and seed."""
     from .draw import Draw
     from .rows import ROWS
 

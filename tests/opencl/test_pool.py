@@ -205,7 +205,7 @@ class Dropped:
     ids=["idle", "take", "give", "empty"],
 )
 def test_arrays_may_be_collected_at_any_allocation(work):
-    """Each adds a size class. Every allocation of ``work`` starts a collection once."""
+    """Each array adds a size class; each allocation of ``work`` starts a collection."""
     before = gc.get_threshold()
     gc.freeze()
     try:

@@ -49,8 +49,8 @@ def mixed_precision(x):
             "float32",
             mixed_precision,
             [],
-        ),  # one program cannot contain elementary functions of two dtypes
-        ("float32", lambda x: pg.exp(x), []),  # a single kernel is not compiled again
+        ),  # a program may have elementary functions of only one dtype
+        ("float32", lambda x: pg.exp(x), []),  # the backend has this kernel
         ("int32", lambda x: x // 2 % 5, []),  # it needs loops, which cannot use vectors
         ("complex64", lambda x: x * x + x, []),
     ],

@@ -59,7 +59,7 @@ def minor(version):
 
 
 def test_only_a_new_minor_version_breaks_plugins():
-    """From 1.0 on, only a new entry-point group does."""
+    """From 1.0 on, only a new entry-point group breaks plugins."""
     released = re.search(r"surface of ([\d.]+)", api.RELEASED.read_text())[1]
     broken = api.breaking(api.released(), api.surface())
     assert not broken or minor(pg.__version__) > minor(released)

@@ -147,7 +147,7 @@ class Player:
         return self.random.choice(self.pool)
 
     def add(self, x, wanted, what):
-        """Check a new tensor and put it into the pool, in bounds."""
+        """Check a new tensor; add it to the pool if its shape and numbers are small."""
         self.note(what, x.shape, x.backend)
         close(x.numpy(), wanted)
         if x.ndim == 2 and 0 < x.size <= 200 and np.abs(x.numpy()).max() < 100:

@@ -286,7 +286,7 @@ def test_an_access_out_of_bounds_raises_an_error(threads):
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("tiles", [0, 1 << 22])
 def test_ctrl_c(threads, tiles):
-    """The kernel runs in pieces, or in one piece that polls; the next kernel works."""
+    """Kernels that run in pieces, and those that poll, stop; the next kernel works."""
     found = run(
         threads,
         f"""
@@ -330,7 +330,7 @@ def test_other_signals_are_handled_while_a_kernel_runs():
 
 
 def test_a_kernel_within_another_is_refused(arrays):
-    """The inner call would overwrite the arguments of the outer one before it starts."""
+    """Otherwise the inner call would overwrite the arguments of the outer call."""
     machine = arrays.machine
     x, y = (arrays.upload(np.zeros(9, np.uint32)) for _ in range(2))
     kernel = machine.kernel("test_count")

@@ -8,7 +8,7 @@ import pytest
 from plugrad.plugin import runtime
 from plugrad_conformance.toy import toy as toy_backend
 
-# Tests of what only replays do: with ``check``, each call runs the function.
+# Tests that need replays: with ``check``, each call runs the function.
 TESTS_OF_REPLAYS = {
     "test_a_call_is_replayed_again_once_the_change_has_ended",
     "test_a_failed_call_that_draws_assigns_nothing",

@@ -221,13 +221,13 @@ class Writer:
         return Entry(*map(tuple, parts))
 
     def place(self, kind):
-        """Return a global that has a value in holders: set-up, expression, changes."""
+        """Return a global that contains a value: its set-up, the expression, changes."""
         name = f"K{next(self.count)}"
         levels = self.rng.choices(HOLDERS, k=self.rng.choice((0, 1, 1, 2)))
         new = lambda: self.literal(kind)
         expression = name
         changes = []
-        makers = [new]  # the innermost first
+        makers = [new]  # from the innermost value to the outermost holder
         for holder in reversed(levels):
             make = lambda h=holder, v=makers[-1]: self.filled(h.setup[0], v=v)
             makers.append(make)
@@ -253,7 +253,7 @@ class Writer:
         runner = self.rng.choice(RUNNERS) if self.rng.random() < 0.6 else RUNNERS[0]
         inner = "v" if any("$e" in line for line in runner.setup) else expression
         uses = VALUES[kind].uses
-        if any("$block" in line for line in runner.setup):  # in another function
+        if any("$block" in line for line in runner.setup):  # a nested function
             uses = [use for use in uses if "out" not in use]
         use = self.filled(self.rng.choice(uses), e=inner).splitlines()
         values["n"] = str(next(self.count))

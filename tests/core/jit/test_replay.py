@@ -227,7 +227,7 @@ def test_a_kernel_that_declines_later():
 
 
 def test_a_kernel_that_returns_its_input_for_some_values():
-    """A tape saves the result, which may be the input in one call and new in the next."""
+    """The tape saves the result, which is the input in one call and new in another."""
     kernel = plugin.Kernel("jittest.Positive(x)", out=plugin.same)
     plugin.gradients(kernel, x=lambda dy, y: dy * y)
     pg.register_kernel(kernel, "cpu", lambda x: x if np.all(x > 0) else np.abs(x))

@@ -195,7 +195,7 @@ def a_generator_whose_first_numbers_are_equal():
 
 @pattern(KIND)
 def random_numbers_that_take_the_same_branch_at_first():
-    source = random.Random(2)  # 0.96, 0.95, 0.06
+    source = random.Random(2)  # its first numbers: 0.96, 0.95, 0.06
     f = lambda x: x * 2.0 if source.random() < 0.5 else x
     return f, no_change, no_change
 

@@ -24,7 +24,7 @@ class Model:
 
 
 def without_changes(f, phases=3):
-    """Return a function and empty changes that give this number of phases."""
+    """Return a function and changes that do nothing, as many as separate the phases."""
     return f, *[no_change] * (phases - 1)
 
 
@@ -301,7 +301,7 @@ def a_cycle_of_numbers():
 
 
 def with_shift(f):
-    """Add a number that changes, because a cycle may have the length of a phase."""
+    """Add a number that changes between phases, because phases may repeat a cycle."""
     shift = [0.0]
     return lambda x: f(x) + shift[0], sets_item(shift, 0, 1.0)
 

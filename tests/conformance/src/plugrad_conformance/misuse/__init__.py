@@ -129,7 +129,7 @@ def misused(name: str) -> Iterator[Wrong]:
 
 
 def _canonical(kernel: Kernel, right: Call) -> dict[str, Any]:
-    """Return the attributes as implementations get them, if they differ."""
+    """Return the attributes that implementations get; {} if the names are the same."""
     if kernel.canonicalize is None or {*right.attrs} == {*kernel.attrs}:
         return {}
     specs = [x if x is None else Spec(x.shape, x.dtype) for x in right.inputs]

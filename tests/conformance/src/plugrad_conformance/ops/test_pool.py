@@ -133,7 +133,7 @@ def test_count_include_pad_counts_same_padding(backend):
 
 
 OPS = {"max": (pg.max_pool1d, pg.max_pool), "avg": (pg.avg_pool1d, pg.avg_pool)}
-OPTIONS_OF_ONE_AXIS = [  # options of one axis, the same for the second of two axes
+OPTIONS_OF_ONE_AXIS = [  # options for one axis; the same for images of one row
     ({}, {"strides": (1, 3)}),
     (
         {"strides": 2, "pad": 1, MODE: "ceil_inside"},
