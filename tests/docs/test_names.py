@@ -61,7 +61,7 @@ def test_every_op_of_ours_is_in_a_table():
 
 
 def missing_names(library, column, *modules):
-    """Return the names in a column of the table that the library does not have."""
+    """Return the names in a column of the table that its library lacks."""
     found = {
         library: pytest.importorskip(library, reason=f"needs {library}: make peers")
     }

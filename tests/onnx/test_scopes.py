@@ -1,4 +1,4 @@
-"""Scopes of nodes: ``explain``, ``profile`` and errors name them, overrides select."""
+"""Scopes of nodes: reports and errors name them, and overrides select by them."""
 
 import numpy as np
 import onnx

@@ -131,7 +131,7 @@ SBOM_FAULTS = {  # the fault: wrong entries of the document, and their places
 
 @pytest.mark.parametrize("case", SBOM_FAULTS)
 def test_a_fault_in_an_sbom_is_found(case, tmp_path):
-    pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
+    pytest.importorskip("cyclonedx", reason="needs the release group: run make dist")
     wrong, places = SBOM_FAULTS[case]
     wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
     ((name, text),) = sbom.documents(wheel).items()
@@ -142,7 +142,7 @@ def test_a_fault_in_an_sbom_is_found(case, tmp_path):
 
 
 def test_a_wheel_without_an_sbom_is_found(tmp_path):
-    pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
+    pytest.importorskip("cyclonedx", reason="needs the release group: run make dist")
     wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
     assert [*sbom.faults(wheel)] == [f"{wheel.name}: it has no SBOM"]
 

@@ -1,4 +1,4 @@
-// Run TensorFlow.js, with which tests/tfjs compare. `make peers` installs it.
+// Run TensorFlow.js, for comparisons in tests/tfjs. `make peers` installs it.
 //
 //   node peer.mjs layers              print the layers models below and their answers as JSON
 //   node peer.mjs answer FOLDER ...   print the answers of the models in the folders as JSON

@@ -221,7 +221,7 @@ class Writer:
         return Entry(*map(tuple, parts))
 
     def place(self, kind):
-        """Return a global that contains a value: its set-up, the expression, changes."""
+        """Return a global that contains a value: set-up, expression and changes."""
         name = f"K{next(self.count)}"
         levels = self.rng.choices(HOLDERS, k=self.rng.choice((0, 1, 1, 2)))
         new = lambda: self.literal(kind)

@@ -642,7 +642,7 @@ def test_dropout(backend):
     random.seed(1)
     assert (pg.dropout(x, 0.5).numpy() != pg.dropout(x, 0.5).numpy()).any()
     tensor = pg.asarray(x)
-    assert pg.dropout(tensor, 0) is not tensor  # because it may be assigned to
+    assert pg.dropout(tensor, 0) is not tensor  # users may assign to it
     np.testing.assert_array_equal(pg.dropout(tensor, 0).numpy(), x)
     assert pg.dropout([1, 2], 0).dtype == np.float32
     assert pg.dropout(np.empty((0, 3), np.float32), 0.5).shape == (0, 3)
