@@ -196,7 +196,7 @@ def test_without_biases_relevance_is_conserved(name, network, backend):
 
 
 def test_attnlrp_loses_only_what_softmax_takes(backend):
-    """The Taylor expansion of softmax has a constant term, which gets relevance."""
+    """The Taylor expansion of softmax has a constant term, which takes relevance."""
     dtype = float_of(backend)
     average = lambda q, k, v: pg.mean(v, axis=-2, keepdims=True) + 0.0 * v
     network = lambda given, x: gated_blocks(

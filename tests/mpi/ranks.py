@@ -161,7 +161,7 @@ def under_jit():
     names = [name.removeprefix("mpi.") for name in steps if name.startswith("mpi.")]
     forward = ["AllReduce", "AllReduceMax", "AllReduce", "Broadcast", "AllGather"]
     assert names[:5] == forward, names
-    assert len(names) == 10, names  # 5 in gradients: 2 of the maximum, none of x
+    assert len(names) == 10, names  # 5 in gradients: the maximum has 2
 
 
 @program

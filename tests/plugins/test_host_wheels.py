@@ -1,4 +1,4 @@
-"""Wheels that ``release.host`` builds: a new one whenever the sources have changed."""
+"""Wheels of ``release.host``: a new one for each change, and wheels that do not fit."""
 
 import subprocess
 
