@@ -18,7 +18,7 @@ def test_the_number_of_pretrained_models_is_that_of_the_table():
     _, _, section = page.partition("\n## Pretrained models\n")
     rows = re.findall(r"^\| ([a-z]\w*) \| ([\w-]+) \|", section.split("\n## ")[0], re.M)
     readme = (ROOT / "README.md").read_text()
-    link = f"[{len(rows)} pretrained models](docs/onnx.md#pretrained-models) of "
+    link = f"[{len(rows)} pretrained models](docs/onnx.md#pretrained-models) from "
     assert f"{link}{len({package for _, package in rows})} packages" in readme
 
 
