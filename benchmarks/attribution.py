@@ -1,14 +1,14 @@
 """Compare plugrad-attribution with zennit: the relevances, and the time.
 
 Each network exists twice, in PyTorch and in plugrad, with the same random weights. The
-script prints the largest difference over the largest relevance in float64 and float32,
-and the time of plugrad over that of zennit, on one thread, eager and with ``jit``. The
-libraries take turns in one process, and the best turn counts. zennit's composite is
-registered once, before the clock starts::
+script prints the largest difference divided by the largest relevance, in float64 and
+float32, and the time of plugrad divided by that of zennit, on one thread, eager and
+with ``jit``. The libraries take turns in one process, and the best turn counts.
+zennit's composite is registered once, before the clock starts::
 
     OMP_NUM_THREADS=1 python -m benchmarks.attribution
 
-It needs ``pip install torch torchvision zennit`` beside plugrad.
+In addition to plugrad, it needs ``pip install torch torchvision zennit``.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Step = Callable[[Any], Any]
 
 
 def conv(module: nn.Conv2d) -> Step:
-    """Return a convolution of PyTorch in plugrad."""
+    """Return a plugrad function that computes a PyTorch convolution."""
     w = pg.asarray(module.weight.detach().numpy().transpose(2, 3, 1, 0).copy())
     b = pg.asarray(module.bias.detach().numpy().copy())
     return lambda x: pg.conv2d(x, w, pad="same") + b
 
 
 def dense(module: nn.Linear) -> Step:
-    """Return a linear layer of PyTorch in plugrad."""
+    """Return a plugrad function that computes a PyTorch linear layer."""
     w = pg.asarray(module.weight.detach().numpy().T.copy())
     b = pg.asarray(module.bias.detach().numpy().copy())
     return lambda x: x @ w + b
@@ -101,12 +101,12 @@ class Dense(nn.Module):
 
 
 def flatten(x: Any) -> Any:
-    """Flatten images as PyTorch does, the channels first."""
+    """Flatten channels-last images in PyTorch's order, with the channels first."""
     return pg.reshape(pg.permute_dims(x, (0, 3, 1, 2)), (x.shape[0], -1))
 
 
 def converted(module: Any) -> Step:
-    """Return a module of PyTorch in plugrad, for images with the channels last."""
+    """Return a PyTorch module as a plugrad function of channels-last images."""
     if isinstance(module, nn.Conv2d):
         return conv(module)
     if isinstance(module, nn.Linear):
@@ -199,7 +199,7 @@ def cases(dtype: Any) -> dict[str, tuple[attr.Composite, Any]]:
 
 
 def difference(net: Network, ours: attr.Composite, theirs: Any, dtype: Any) -> float:
-    """Return the largest difference of the relevances over the largest relevance."""
+    """Return the largest difference of relevances, relative to the largest one."""
     x, hot = inputs(net, dtype)
     with Gradient(net.torch, theirs) as attributor:
         expected = attributor(x, lambda y: y * hot)[1].detach().numpy()
@@ -210,7 +210,7 @@ def difference(net: Network, ours: attr.Composite, theirs: Any, dtype: Any) -> f
 
 
 def inputs(net: Network, dtype: Any) -> tuple[Any, Any]:
-    """Return examples, and the cotangent of the output that is explained."""
+    """Return examples, and a cotangent that selects the output to explain."""
     x = torch.tensor(np.random.default_rng(0).normal(size=net.shape), dtype=dtype)
     hot = torch.zeros(net.shape[0], 10, dtype=dtype)
     hot[:, TARGET] = 1

@@ -2,13 +2,13 @@
 
 A transformer and a spiking network exist twice, in PyTorch and in plugrad, with the
 same random weights in float32. For each, the script prints the largest difference of
-the results over the largest result, the time of the other library, and the time of
-plugrad over it, eager and with ``jit``. The libraries take turns in one process, and
-the best turn counts::
+the results, relative to the largest result; the time of the other library; and the time
+of plugrad divided by that time, eager and with ``jit``. The libraries take turns in one
+process, and the best turn counts::
 
     OMP_NUM_THREADS=1 python -m benchmarks.attribution_peers
 
-It needs ``pip install torch torchvision lxt snntorch`` beside plugrad.
+In addition to plugrad, it needs ``pip install torch torchvision lxt snntorch``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 # --- the transformer -------------------------------------------------------------
 
 BATCH, TOKENS, WIDTH, HEADS, CLASSES, BLOCKS = 4, 32, 64, 4, 10, 2
-EPSILON = 1e-5  # of the layer norms
+EPSILON = 1e-5  # added to the variance in layer norms
 TARGET = 3
 
 
@@ -43,7 +43,7 @@ def matrix(random: np.random.Generator, rows: int, columns: int) -> Any:
 
 
 def transformer_weights() -> Iterator[Arrays]:
-    """Yield the parameters of each block, and at last those of the head."""
+    """Yield the parameters of each block, and finally those of the head."""
     random = np.random.default_rng(0)
 
     def vector(size: int, mean: float = 0.0) -> Any:

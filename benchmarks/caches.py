@@ -1,8 +1,9 @@
-"""Print how long it takes to write one row into each of 60 caches, beside NumPy.
+"""Print how long plugrad and NumPy take to write one row into each of 60 caches.
 
-The caches are those of a small language model: ``[heads, positions, size]``. Only a row
-is new, so the time should not depend on the number of positions. NumPy writes into its
-arrays. Figures are the best of several turns, in milliseconds on one thread::
+The caches are those of a small language model: ``[heads, positions, size]``. A step
+changes only one row of a cache, so its time should not depend on the number of
+positions. NumPy writes into its arrays in place. Figures are the best of several turns,
+in milliseconds on one thread::
 
     OMP_NUM_THREADS=1 python -m benchmarks.caches [--backend wasm]
 """
@@ -35,13 +36,13 @@ def scatter(caches: Caches, at: pg.Tensor, row: pg.Tensor) -> Caches:
 
 
 def select(caches: Caches, at: pg.Tensor, row: pg.Tensor) -> Caches:
-    """Return caches made of the old ones and a row by ``where``."""
+    """Return new caches, in which ``where`` selects the row or the old values."""
     here = pg.equal(pg.arange(caches[0].shape[1]), at)[:, None]
     return [pg.where(here, row[:, None], cache) for cache in caches]
 
 
 def in_numpy(positions: int) -> Callable[[], None]:
-    """Return a function that does it in NumPy."""
+    """Return a function that writes the rows in NumPy."""
     caches = [np.zeros((HEADS, positions, SIZE), np.float32) for _ in range(CACHES)]
     row = np.ones((HEADS, SIZE), np.float32)
 
@@ -53,7 +54,7 @@ def in_numpy(positions: int) -> Callable[[], None]:
 
 
 def in_plugrad(positions: int, step: Callable[..., Any]) -> Callable[[], None]:
-    """Return a function that calls a step with the caches of the step before."""
+    """Return a function that calls a step with the caches of the previous step."""
     caches = [pg.zeros((HEADS, positions, SIZE)) for _ in range(CACHES)]
     row = pg.ones((HEADS, SIZE))
     at = pg.asarray(100)

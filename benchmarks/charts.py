@@ -17,7 +17,7 @@ from html import escape
 class Theme:
     """The colours of a chart: background, text, muted text, grid, and libraries.
 
-    A series has the colour of the library whose name its own name begins with.
+    A series has the colour of the library with whose name its own name begins.
     """
 
     ground: str
@@ -122,7 +122,7 @@ def render(chart: Bars | Panels, theme: Theme) -> str:
 
 # --- parts of all charts ---------------------------------------------------------
 
-WIDTH = 760  # of a chart; all sizes are in units of the viewBox
+WIDTH = 760  # width of a chart; all sizes are in units of the viewBox
 MARGIN = 16
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 16, 12, 11
 LETTER_WIDTH, BOLD_SCALE = 6.7, 1.16  # estimates for letters of TEXT_SIZE
@@ -294,7 +294,7 @@ def _group(
 
 PANELS_PER_ROW = 4
 PANEL_HEIGHT = 156
-AXES_LEFT, AXES_TOP, AXES_HEIGHT = 42, 26, 92  # in a panel
+AXES_LEFT, AXES_TOP, AXES_HEIGHT = 42, 26, 92  # position and size within a panel
 
 
 def _panels(chart: Panels, theme: Theme) -> str:

@@ -7,8 +7,8 @@ workload counts, so a busy machine affects both alike::
     python benchmarks/compare.py base head --rounds 3 > comparison.md
 
 The output is Markdown: first the workloads whose times differ by more than 10 %, then
-all workloads.
-``.github/workflows/benchmark.yml`` writes it under a pull request.
+all workloads. ``.github/workflows/benchmark.yml`` posts it as a comment on a pull
+request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Print how long a decoder with the sizes of SmolLM2-135M takes for one token.
 
-The weights are random, in float32, with 8 bits, and with 4 bits (8 for the embedding);
+The weights are random: float32, 8 bits, or 4 bits with an embedding of 8 bits.
 "rounded" rounds the inputs of products to 8 bits. "rest" is the step without products
-with weights. Figures are the best of several steps, in milliseconds::
+with weights. Each figure is the time of the fastest step, in milliseconds::
 
     OMP_NUM_THREADS=1 PLUGRAD_CPU_THREADS=1 python -m benchmarks.decoder
 """
@@ -43,7 +43,7 @@ def plain(x: pg.Tensor, w: pg.Tensor) -> pg.Tensor:
 
 
 def packed(bits: int, rounded: bool = False) -> Dense:
-    """Return a product with packed weights; those of 8 bits have no offsets."""
+    """Return a product with packed weights; 8-bit weights have no offsets."""
 
     def multiply(x: pg.Tensor, w: Any) -> pg.Tensor:
         own = bits if w[2] is not None else 8
@@ -52,13 +52,13 @@ def packed(bits: int, rounded: bool = False) -> Dense:
     return multiply
 
 
-def nothing(x: pg.Tensor, w: pg.Tensor) -> pg.Tensor:
-    """Return a result of the right shape that takes no time."""
+def no_product(x: pg.Tensor, w: pg.Tensor) -> pg.Tensor:
+    """Return a result of the right shape without computing a product."""
     return w + x[:, :1] * 0.0
 
 
 def stored(bits: int) -> Callable[[np.ndarray[Any, Any]], Any]:
-    """Return how weights are stored: 32 bits, 8, 4, or 0 for none."""
+    """Return a function that stores weights with 32, 8 or 4 bits, or, for 0, zeros."""
 
     def store(w: np.ndarray[Any, Any]) -> Any:
         if bits == 32:
@@ -72,7 +72,7 @@ def stored(bits: int) -> Callable[[np.ndarray[Any, Any]], Any]:
 
 
 def step_of(dense: Dense, bits: int, positions: int) -> Callable[[], None]:
-    """Return a function that computes one token more each time."""
+    """Return a function that computes one more token in each call."""
     store = stored(bits)
     layers = [{n: store(weights(*s)) for n, s in SHAPES.items()} for _ in range(LAYERS)]
     head = store(weights(TOKENS, WIDTH))
@@ -117,7 +117,7 @@ def main() -> None:
         "8 bits": (packed(8), 8),
         "4 bits": (packed(4), 4),
         "4 bits, rounded": (packed(4, rounded=True), 4),
-        "rest": (nothing, 0),
+        "rest": (no_product, 0),
     }
     with pg.use_backend(given.backend):
         for name, (dense, bits) in ways.items():

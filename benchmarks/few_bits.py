@@ -1,8 +1,9 @@
-"""Print how fast products with weights of few bits are, beside float32 and NumPy.
+"""Print the time of products with low-bit weights, with float32, and in NumPy.
 
-The matrices are those of a small language model, in blocks of 32 weights. A weight of 4
-bits takes 0.75 bytes with its scale and offset. "rounded" rounds the input to 8 bits.
-Figures are the best of several turns, in milliseconds of processor time on one thread::
+The matrices are those of a small language model, in blocks of 32 weights. A 4-bit
+weight takes 0.75 bytes, including its share of scale and offset. "rounded" rounds the
+input to 8 bits. Figures are the best of several turns, in milliseconds of CPU time on
+one thread::
 
     OMP_NUM_THREADS=1 python -m benchmarks.few_bits [--backend wasm]
 """

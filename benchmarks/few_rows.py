@@ -1,8 +1,8 @@
-"""Print how fast products of 1 to 4 rows read the matrix, in GB/s, beside NumPy.
+"""Print how fast NumPy and plugrad read the matrix in products of 1 to 4 rows.
 
-The matrices are those of a small language model, more of them than the caches hold. A
-matrix is stored by columns (as the weights of a linear layer) or by rows. Figures are
-the best of several turns, in processor time on one thread::
+The unit is GB/s. The matrices are those of a small language model; together they exceed
+the size of the caches. A matrix is stored by columns (as the weights of a linear layer)
+or by rows. Figures are the best of several turns, in CPU time on one thread::
 
     OMP_NUM_THREADS=1 python -m benchmarks.few_rows [--backend wasm]
 """

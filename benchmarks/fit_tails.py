@@ -89,8 +89,8 @@ def scaled_erfc(degree: int, middle: float, offset: float, end: float) -> list[A
 def normal_logarithm(degree: int, end: int) -> list[Any]:
     """Interpolate ``log2(Φ(-a)) + a² · log2(e)/2`` in ``a - end/2``, up to ``end``.
 
-    Φ is the normal distribution function. The kernel subtracts ``a²`` times half of
-    log2(e) rounded to float32, so the rounding error is part of the function.
+    Φ is the normal cumulative distribution function. The kernel subtracts ``a²`` times
+    half of log2(e) rounded to float32, so the rounding error is part of the function.
     """
     rounded = mp.mpf(12102203) / 2**23  # log2(e), rounded to float32
     half = mp.mpf(end) / 2
@@ -118,7 +118,7 @@ def main() -> None:
     mp.mp.dps = 40
     show("erfc, float32", scaled_erfc(10, 3, 0.75, 10.6), 11)
     show("erfc, float64", scaled_erfc(22, 4, 0.75, 27.6), 17)
-    # x = √2 · a, and half of erfc: the normal distribution function of -x.
+    # x = √2 · a, and half of erfc: the normal cumulative distribution function at -x.
     halves = [t / 2 for t in scaled_erfc(10, 1.25, 1.25, 10.65)]
     show("scaled_normal of gelu, float32", halves, 11)
     show("normal_near of gelu, float32", normal_logarithm(9, 4), 11)

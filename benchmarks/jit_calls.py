@@ -34,7 +34,7 @@ Run = Callable[[], Any]
 Figures = dict[str, float]  # microseconds, by the name of a column
 CALLS = [f"call {n}" for n in range(1, 5)]
 COLUMNS = [*CALLS, "later", "arguments", "eager"]
-WARMUP_CALLS = 20  # eager: they do the one-time work that jit does not cause
+WARMUP_CALLS = 20  # eager calls, which do the one-time work not due to jit
 LATER_ROUNDS = 20  # rounds of later calls; the fastest counts
 ROUND_S = 0.01  # duration of a round, in seconds
 

@@ -38,7 +38,7 @@ import records
 
 Arrays = dict[str, Any]
 INTEGER_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
-TURNS_PER_CALL = 10  # of each contestant
+TURNS_PER_CALL = 10  # turns in which a contestant's call is timed
 
 
 class Measured(NamedTuple):

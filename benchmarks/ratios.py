@@ -15,9 +15,9 @@ Results = dict[str, Record]
 Ratios = dict[Label, float]
 
 # Names of records that several charts and tables show.
-MAIN = "workloads-xeon-1"  # of the front page
+MAIN = "workloads-xeon-1"  # the record that the front page shows
 PRETRAINED = "onnx-pretrained-zen3-1"
-PRETRAINED_OTHERS = "onnx-pretrained-others-zen3-1"  # on wasm and opencl
+PRETRAINED_OTHERS = "onnx-pretrained-others-zen3-1"  # the backends wasm and opencl
 GROWTH = "growth-xeon-1"
 GPU = "gpu-workloads-h100"
 WORKLOADS = [

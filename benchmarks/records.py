@@ -44,7 +44,7 @@ from typing import Any
 FOLDER = Path(__file__).parent / "results"
 Label = str | int
 Number = Decimal | int
-SIGNIFICANT_DIGITS = 4  # of the numbers that ``write`` rounds
+SIGNIFICANT_DIGITS = 4  # digits to which ``write`` rounds floats
 SMALLEST_PLAIN = Decimal("0.01")  # smaller numbers are written with an exponent
 PATH_OPTIONS = ("--python", "--record", "--json", "--packages", "--out")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")

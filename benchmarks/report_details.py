@@ -25,7 +25,7 @@ from benchmarks.ratios import Ratios, Results, mean
 from benchmarks.records import Label, Record
 
 UNITS = {"us": "microseconds", "ms": "milliseconds"}
-Pairs = Sequence[tuple[str, str]]  # of columns; their ratios become columns
+Pairs = Sequence[tuple[str, str]]  # pairs of columns, whose ratios become columns
 
 # --- whole records ---------------------------------------------------------------
 

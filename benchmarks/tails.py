@@ -5,11 +5,11 @@
     python benchmarks/tails.py --peers PYTHON --write docs/tails.md
 
 PYTHON is an interpreter with torch and jax. The reference is mpmath. The unit is the
-ulp of the exact result: the distance between the two numbers of the dtype around it.
+ulp of the exact result: the distance between the two numbers of the dtype next to it.
 Results below 1024 times the smallest normal number, and results that the dtype cannot
-represent, are left out. Near a zero of the derivative (from half to one and a half
-times this x), the unit is the change of the derivative when x changes by half an ulp,
-if this change is more than an ulp.
+represent, are left out. Near a zero of the derivative (where x is 0.5 to 1.5 times
+the zero), the unit is the change of the derivative when x changes by half an ulp, if
+this change is more than an ulp.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def errors(found: Array, x: Array, exact: Callable[[Any], Any]) -> Array:
 
 
 def indices_near_zeros(x: Array, y: Array) -> Iterable[int]:
-    """Return the indices of x between half and one and a half times a zero of y."""
+    """Return the indices where x is 0.5 to 1.5 times a zero of y."""
     signs = np.sign(y)
     x = np.asarray(x, float)
     crossed = np.flatnonzero(

@@ -27,7 +27,7 @@ import numpy as np
 PACKAGE = "nsfwjs@4.3.0"
 PEER_SCRIPT = Path(__file__).parent / "peers/tfjs_models.mjs"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS", "PLUGRAD_WASM_THREADS")
-TIMED_CALLS = 12  # of each model and backend; the fastest counts
+TIMED_CALLS = 12  # calls of each model on each backend; the fastest counts
 
 
 def download_package(folder: Path) -> Path:

@@ -26,7 +26,7 @@ benefit from it.
 Peers: torch; torch-compile (for the workloads of ``cpu-jit``: it needs a C++ compiler,
 and some seconds for each); jax (without compilation for workloads that measure eager
 execution; jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with
-one thread; tfjs-cpu is its backend in JavaScript); torch-cuda and jax-cuda, compiled,
+one thread; tfjs-cpu is its JavaScript backend); torch-cuda and jax-cuda, compiled,
 on an NVIDIA GPU, to compare with opencl there. With one contestant, there is no
 comparison.
 
@@ -68,7 +68,7 @@ TURNS = {  # per turn: seconds, seconds to warm up, and the minimum number of ca
     "sustained": {"time": 0.3, "warm": 0.1, "calls": 10},
     "short": {"time": 0.004, "warm": 0.0, "calls": 1},
 }
-MIN_TURNS = 3  # of each contestant, even if they exceed its time budget
+MIN_TURNS = 3  # turns of each contestant, even if they exceed its time budget
 
 # --- contestants -----------------------------------------------------------------
 
@@ -285,8 +285,8 @@ def differing(name: str, results: Mapping[str, list[Array]]) -> dict[str, float]
     """Return the contestants that disagree with most others, and their distances.
 
     The distance is the largest difference over all arrays of a result, relative to the
-    largest number of each array. If two contestants are alone and disagree, the
-    function returns both.
+    largest number of each array. If there are only two contestants and they disagree,
+    the function returns both.
     """
     limit = 0.0 if WORKLOADS[name].exact else TOLERANCE
     found = {}

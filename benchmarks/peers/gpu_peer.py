@@ -32,9 +32,9 @@ import gpu_cases
 import numpy as np
 
 Answer = dict[str, Any]
-MAX_CALLS = 2000  # in one measurement
-REPEATS = 3  # of each measurement; the best counts
-WARM_CALLS = 6  # before a measurement: ``jit`` compiles at the third call
+MAX_CALLS = 2000  # calls in one measurement
+REPEATS = 3  # repeats of each measurement; the best counts
+WARM_CALLS = 6  # calls before a measurement: ``jit`` compiles in the third one
 MAX_DRAWN = 1 << 20  # random numbers per array; larger arrays repeat them
 
 

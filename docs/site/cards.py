@@ -7,7 +7,7 @@ from html import escape
 from urllib.parse import urljoin
 
 PICTURE = "look_inside.png"  # 1100 x 624 pixels
-MAX_CHARACTERS = 200  # of a description; engines cut longer ones
+MAX_CHARACTERS = 200  # length of a description; search engines cut longer ones
 SKIPPED = ("#", "|", "- ", "* ", "1. ", "<", "![", "> ", ":::", "    ")
 LINK = re.compile(r"!?\[((?:[^\]`]|`[^`]*`)*)\](?:\([^)]*\)|\[[^\]]*\])")
 

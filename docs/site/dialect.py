@@ -38,7 +38,7 @@ def themed_pictures(text: str) -> str:
 
 
 def escape_bars(text: str) -> str:
-    r"""Return Markdown whose escaped bars in table code are written as for MkDocs.
+    r"""Return Markdown with escaped bars in table code in the form that MkDocs needs.
 
     Examples:
         >>> escape_bars(r"| `a\|b` | `c` |")

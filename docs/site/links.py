@@ -26,7 +26,7 @@ NOTEBOOKS = "examples/notebooks/*.ipynb"
 README_FOLDERS = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
 CODE = re.compile(r"(?ms)^ *```.*?^ *```|`+[^`\n]+`+")
 LINK = r"(?P<text>!?\[[^\]]*\]\()(?P<target>[^)\s]+)\)"
-CODE_OR_LINK = re.compile(f"{CODE.pattern}|{LINK}")  # a link's text may have code
+CODE_OR_LINK = re.compile(f"{CODE.pattern}|{LINK}")  # a link's text may contain code
 RAW_URL = re.compile(
     r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/(?P<path>.*)"
 )
@@ -92,7 +92,7 @@ def relink(text: str, source: str, page: str) -> str:
         if match["target"] is None:
             return match[0]
         name, hash, anchor = match["target"].partition("#")
-        raw = RAW_URL.match(name)  # as READMEs of distributions show docs/ pictures
+        raw = RAW_URL.match(name)  # the URL of a picture in docs/ that a README shows
         if not raw and (":" in name or not name):
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), name))

@@ -203,7 +203,7 @@ def index() -> str:
         module = importlib.import_module(name)
         table = _table(page, name, documented(module), module)
         parts.append(f"\n## {name}\n\n{table}")
-    everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # it is set late
+    everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # not in itself
     constants = (name for name in everything if _is_constant(getattr(pg, name)))
     listed = ", ".join(f"`{name}`" for name in constants)
     parts.append(f"\n## Constants and dtypes\n\n{listed}\n")

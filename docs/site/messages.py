@@ -34,7 +34,7 @@ EXCEPTIONS = PLUGRAD_EXCEPTIONS | {
     if isinstance(value, type) and issubclass(value, Exception)
 }
 MAX_MESSAGE_CHARACTERS = 110  # in a table; longer messages are cut off
-MAX_VALUE_CHARACTERS = 24  # of an expression in braces; longer ones become {…}
+MAX_VALUE_CHARACTERS = 24  # in an expression in braces; longer ones become {…}
 MAX_FAMILIES = 1  # messages in more families are listed once, under EVERYWHERE
 WRAPPERS = {"explained": 0, "replacing": 1}  # functions that return this argument
 # Headings for the messages of the core, by folder.
@@ -63,7 +63,8 @@ FAMILIES = {
     "": "Axes, shapes, trees and importers",
 }
 EVERYWHERE = "In many functions"
-CLASSES = {"self.error": "BackendUnavailable or ValueError"}  # of backends or packs
+# The exceptions that a class in an attribute can be, by the expression that calls it.
+CLASSES = {"self.error": "BackendUnavailable or ValueError"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Made = tuple[ast.Call, str]  # an exception, and the section that explains it
 Helpers = dict[str, tuple[Function, list[Made]]]
