@@ -16,7 +16,7 @@ import plugrad as pg
 
 from benchmarks.turns import best_ms
 
-# Outputs, inputs, and the number of matrices: together more than the caches hold.
+# Outputs, inputs, and number of matrices, which together exceed the caches.
 MATRICES = [(49152, 576, 1), (1536, 576, 20), (576, 1536, 20)]
 
 

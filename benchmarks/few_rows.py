@@ -15,7 +15,7 @@ import plugrad as pg
 
 from benchmarks.turns import best_ms
 
-# Columns, elements of a row, and the number of matrices.
+# Number of columns, inner size, and number of matrices.
 MATRICES = [(49152, 576, 1), (1536, 576, 60), (576, 1536, 60), (576, 576, 120)]
 MATRICES += [(192, 576, 120)]
 

@@ -193,7 +193,7 @@ def onnx_generated(results: Results, page: str) -> str:
     return joined(table(head, rows), f"{record.place_and_time()}, in milliseconds.")
 
 
-OTHER_NETWORKS = re.compile("int8|lstm|gru")  # not image networks in float32
+OTHER_NETWORKS = re.compile("int8|lstm|gru")  # all but float32 image networks
 
 
 def onnx_on_zen3(results: Results, page: str) -> str:
