@@ -87,7 +87,7 @@ def page_files(results: Results) -> dict[Path, str]:
     return {
         ROOT / page: fill((ROOT / page).read_text(), page, results)
         for page in PAGES
-        if (ROOT / page).exists()  # a page of a distribution may be absent with it
+        if (ROOT / page).exists()  # a distribution may be absent, with its page
     }
 
 
