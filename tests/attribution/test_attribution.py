@@ -308,7 +308,7 @@ BAD = {
     "too few targets": (
         lambda: relevance(model, target=[1, 2]),
         ValueError,
-        "one for each of 3 examples",
+        "one index for each of 3 examples",
     ),
     "fractions": (lambda: relevance(model, target=0.5), ValueError, "got 0.5"),
     "target of another shape": (

@@ -305,6 +305,26 @@ def test_one_override_is_recorded_once():
 STRENGTH = 7.0
 
 
+@pytest.mark.parametrize(
+    "scope",
+    [
+        lambda: pg.name_scope("layer"),
+        lambda: pg.use_backend("cpu"),
+        lambda: pg.override_gradient("Exp", x=lambda dy: dy),
+    ],
+    ids=["name_scope", "use_backend", "override_gradient"],
+)
+def test_functions_inside_scopes_are_replayed(scope):
+    inner = scope()(lambda x: pg.exp(x) * FACTOR[0])
+    jitted = pg.jit(lambda x: inner(x), strict=True)
+    for FACTOR[0] in (2.0, 3.0):
+        wanted = inner(X).tolist()
+        assert [jitted(X).tolist() for _ in range(3)] == [wanted] * 3
+
+
+FACTOR = [2.0]
+
+
 def test_closures_of_a_block_that_exists_already_are_compared():
     factor = [2.0]
     override = pg.override_gradient("Exp", x=lambda dy: dy * factor[0])

@@ -25,6 +25,10 @@ class NameScope(Scope):
         self.name: str = name
         self.inside = None
 
+    def __jit_state__(self) -> tuple[Any, ...]:
+        """Return nothing: a scope with a name contains no object of the user."""
+        return ()
+
     def __enter__(self) -> None:
         if self.inside is not None:
             raise RuntimeError(

@@ -173,7 +173,7 @@ ERRORS = [
     (
         lambda: pg.slice(X, [-1, 1], [1, 1]),
         ValueError,
-        r"slice: begin \(-1, 1\), from 0",
+        r"slice: begin \(-1, 1\), counted from 0",
     ),
     (
         lambda: pg.slice(X, [1, 1], [1, 3]),
