@@ -173,13 +173,11 @@ def reducer(
         return NotImplemented
     identities, joins = zip(*[rule for rule in rules if rule], strict=True)
     arguments, loads = reads or _array_reads(device, len(names))
-    cpu = device.style == "cpu"
     divides = "Mean" in names
-    functions = (
-        _cpu_functions(identities[0], joins[0])
-        if cpu
-        else _functions(identities, joins)
-    )
+    if device.style == "cpu":
+        functions = _cpu_functions(identities[0], joins[0])
+    else:
+        functions = _functions(identities, joins)
     results = [f"__global S *restrict y{i}" for i in range(len(names))]
     number = "float" if dtype.kind == "c" else source.C[dtype]
     epilogues = [
