@@ -173,13 +173,10 @@ def reducer(
         return NotImplemented
     identities, joins = zip(*[rule for rule in rules if rule], strict=True)
     arguments, loads = reads or _array_reads(device, len(names))
-    divides = "Mean" in names
     if device.style == "cpu":
         functions = _cpu_functions(identities[0], joins[0])
     else:
         functions = _functions(identities, joins)
-    results = [f"__global S *restrict y{i}" for i in range(len(names))]
-    number = "float" if dtype.kind == "c" else source.C[dtype]
     epilogues = [
         f"#define DONE{i}(y) {'((y) / count)' if name == 'Mean' else '(y)'}"
         for i, name in enumerate(names)
@@ -197,8 +194,17 @@ def reducer(
         type=source.C[dtype],
         functions="\n".join([library, functions, *epilogues, loads]),
         arguments=arguments,
-        results=", ".join(results + [f"{number} count"] * divides),
+        results=_results(names, dtype),
     )
+
+
+def _results(names: tuple[str, ...], dtype: DType) -> str:
+    """Return the parameters for results; for a mean, also the number of elements."""
+    results = [f"__global S *restrict y{i}" for i in range(len(names))]
+    if "Mean" in names:
+        number = "float" if dtype.kind == "c" else source.C[dtype]
+        results.append(f"{number} count")
+    return ", ".join(results)
 
 
 def _rule(name: str, dtype: DType) -> tuple[str, str] | None:
