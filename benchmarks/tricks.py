@@ -41,7 +41,6 @@ class Trick(NamedTuple):
 
 TRICKS = {
     "wasmtime": Trick("plugrad_wasm.instance", "PLUGRAD_WASM_PLAIN", "wasm"),
-    "cpython": Trick("plugrad_llvm.native", "PLUGRAD_LLVM_PLAIN", "cpu-jit"),
     "pocl": Trick("plugrad_opencl._pocl", "PLUGRAD_OPENCL_PLAIN", "opencl"),
 }
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad_llvm import cache, entry, native
+from plugrad_llvm import cache, native
 
 from .helpers import OWNER, bits
 
@@ -23,11 +23,11 @@ def cache_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Return the modules that LLVM has compiled, except the one that regions share."""
+    """Return the modules that LLVM has compiled."""
     found, parse = [], native.llvm.parse_assembly
 
     def counted(text):
-        found.extend([text] if text not in ("", entry.text()) else [])
+        found.extend([text] if text else [])
         return parse(text)
 
     monkeypatch.setattr(native.llvm, "parse_assembly", counted)
@@ -49,10 +49,10 @@ def test_code_is_compiled_once(cache_folder, compiled):
     run()
     run()
     assert len(compiled) == 1
-    assert len([*cache_folder.iterdir()]) == 2  # including the shared module
+    assert len([*cache_folder.iterdir()]) == 1
     run(3.0)
     assert len(compiled) == 2
-    assert len([*cache_folder.iterdir()]) == 3
+    assert len([*cache_folder.iterdir()]) == 2
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_processes_share_the_cache(tmp_path):
     outputs = [process.communicate()[0] for process in processes]
     assert outputs == ["['plugrad-llvm']\n"] * 2
     # the module that Python calls, the comparison of tanh with eager's, the function
-    assert len([*tmp_path.iterdir()]) == 3
+    assert len([*tmp_path.iterdir()]) == 2
 
 
 def test_kernels_with_different_bits_are_not_compiled(tmp_path):

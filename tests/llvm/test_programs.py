@@ -1,6 +1,5 @@
 """Random programs, and what surrounds their loops: layouts, constants, threads."""
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -181,41 +180,29 @@ def several_threads(request, monkeypatch):
     set_threads = cpu.native.get("set_threads")
     monkeypatch.setattr(regions, "THREADS_MIN_ELEMENTS", 1)
     monkeypatch.setattr(regions, "PIECE_ELEMENTS", 64)
-    monkeypatch.setattr(regions, "NOGIL_MIN_ELEMENTS", 1)
     set_threads(request.param)
     yield request.param
     set_threads(cpu.threads())
 
 
-BODY = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
-PARALLEL_FOR = ctypes.CFUNCTYPE(
-    None, BODY, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32
-)
-
-
 @pytest.mark.parametrize("shape", [(1000,), (1024,), (7, 40), (300, 3)])
-def test_the_backend_runs_all_pieces(shape, monkeypatch):
-    calls = []
+def test_threads_share_a_region(shape, monkeypatch):
+    shares = []
 
-    @PARALLEL_FOR
-    def parallel_for(body, context, n, grain):
-        calls.append((n, grain))
-        for begin in reversed(range(0, n, grain)):
-            body(begin, min(n, begin + grain), context)
+    def machine_code(address, share, *described):
+        shares.append(share)
+        return real(address, share, *described)
 
-    def pieces(plan):
-        return ctypes.cast(parallel_for, ctypes.c_void_p).value, *real(plan)[1:]
-
-    real = regions._pieces
+    real = regions.machine_code
+    monkeypatch.setattr(regions, "machine_code", machine_code)
     monkeypatch.setattr(regions, "THREADS_MIN_ELEMENTS", 1)
     monkeypatch.setattr(regions, "PIECE_ELEMENTS", 64)
-    monkeypatch.setattr(regions, "NOGIL_MIN_ELEMENTS", 1)
-    monkeypatch.setattr(regions, "_pieces", pieces)
     x = values(int(np.prod(shape)), 3).reshape(shape)
     y = np.broadcast_to(np.float32(2), shape[-1:]).copy()
     assert check(lambda x, y: pg.tanh(x * y) + x, [x, y])
-    [(n, grain)] = set(calls)
-    assert n > grain >= 1
+    [(items, unit, units, grain)] = set(shares)
+    assert units > grain >= 1
+    assert unit * units <= items < unit * (units + 1)
 
 
 def test_the_number_of_threads_changes_no_bit(several_threads):

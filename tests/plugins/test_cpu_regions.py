@@ -1,10 +1,14 @@
 """plugrad-cpu's regions run kernels in one pass, with the same bits as eager mode."""
 
+import ctypes
 import doctest
+import weakref
+from math import prod
 
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.plugin import Spec
 
 from tests.core.jit.helpers import bits
 from tests.processes import output
@@ -318,3 +322,114 @@ def test_the_public_module_has_these_names_and_examples():
         *("program", "step_dtype", "tables"),
     ]
     assert all(hasattr(regions, name) for name in regions.__all__)
+
+
+# --- machine code ----------------------------------------------------------------
+
+CODE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def spec(*shape, dtype="float32"):
+    return Spec(shape, np.dtype(dtype))
+
+
+def added(share, inputs, constants, outputs, ran):
+    """Return a function that adds its float32 arrays, and notes the calls of its code.
+
+    The code is a Python function, which C calls with addresses.
+    """
+    count = len(inputs) + len(constants) + len(outputs)
+    sizes = [prod(x.shape) for x in (*inputs, *constants, *outputs)]
+
+    @CODE
+    def code(arrays, begin, end):
+        addresses = (ctypes.c_void_p * count).from_address(arrays)
+        floats = [
+            np.ctypeslib.as_array((ctypes.c_float * n).from_address(address))
+            for address, n in zip(addresses, sizes, strict=True)
+        ]
+        given, made = floats[: -len(outputs)], floats[-len(outputs) :]
+        for k, y in enumerate(made, 1):
+            parts = [x if len(x) == 1 else x[begin:end] for x in given]
+            y[begin:end] = k * sum(parts)
+        ran.append((begin, end))
+
+    address = ctypes.cast(code, ctypes.c_void_p).value
+    return regions.machine_code(address, share, inputs, constants, outputs, code)
+
+
+def test_machine_code_runs():
+    ran = []
+    constant = np.full(4, 10, "float32")
+    f = added(regions.Share(4), [spec(4), spec()], [constant], [spec(4)], ran)
+    x = np.arange(4, dtype="float32")
+    assert f(x, np.float32(0.5)).tolist() == [10.5, 11.5, 12.5, 13.5]
+    assert f(x, np.array(0.5, "float32")).tolist() == [10.5, 11.5, 12.5, 13.5]
+    assert ran == [(0, 4)] * 2
+
+
+def test_machine_code_with_several_outputs():
+    f = added(regions.Share(6), [spec(2, 3)], [], [spec(2, 3), spec(6)], [])
+    one, two = f(np.ones((2, 3), "float32"))
+    assert one.tolist() == [[1.0] * 3] * 2
+    assert two.tolist() == [2.0] * 6
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.ones((4, 2), "float32")[:, 0],
+        np.ones(4, "float64"),
+        np.ones(5, "float32"),
+        [1.0] * 4,
+        np.ones(4, ">f4"),
+    ],
+    ids=["strided", "dtype", "size", "list", "byte order"],
+)
+def test_machine_code_declines_other_inputs(x):
+    ran = []
+    f = added(regions.Share(4), [spec(4)], [], [spec(4)], ran)
+    assert f(x) is NotImplemented
+    assert ran == []
+    with pytest.raises(TypeError, match="a region takes 1 arrays"):
+        f()
+
+
+@pytest.mark.parametrize("grain", [1, 3, 100])
+def test_threads_share_the_items_of_machine_code(grain):
+    n = 100_003  # so large that the GIL is released, which the code here needs
+    ran = []
+    share = regions.Share(n, 1000, n // 1000, grain)
+    f = added(share, [spec(n)], [], [spec(n)], ran)
+    x = np.arange(n, dtype="float32")
+    assert f(x).tolist() == x.tolist()
+    assert sorted(ran)[0][0] == 0
+    assert sorted(ran)[-1][1] == n
+    ends = [end for _, end in sorted(ran)]
+    assert [begin for begin, _ in sorted(ran)][1:] == ends[:-1]
+    assert all(begin % 1000 == 0 for begin, _ in ran)
+
+
+def test_machine_code_outlives_the_names_of_its_owner():
+    class Owner:
+        pass
+
+    owner = Owner()
+    known = weakref.ref(owner)
+    f = regions.machine_code(1, regions.Share(1), [spec(1)], [], [spec(1)], owner)
+    del owner
+    assert known() is not None
+    del f
+    assert known() is None
+
+
+def test_machine_code_of_too_many_arrays():
+    many = [spec(1)] * (regions.MAX_SLOTS + 1)
+    with pytest.raises(ValueError, match="a region is too large"):
+        regions.machine_code(1, regions.Share(1), many, [], [spec(1)], None)
+
+
+def test_machine_code_needs_the_extension(monkeypatch):
+    monkeypatch.setattr(regions, "native", None)
+    nothing = regions.machine_code(1, regions.Share(1), [], [], [spec(1)], None)
+    assert nothing is None

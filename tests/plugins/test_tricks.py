@@ -74,26 +74,6 @@ def test_wasm_calls(plain, threads):
     assert found == ["refused", str(plain == "1")]
 
 
-@needs("plugrad_llvm", "llvmlite")
-@pytest.mark.parametrize("plain", ["0", "1"])
-def test_llvm_regions(plain):
-    code = """
-    import sys
-    import numpy as np
-    import plugrad as pg
-
-    def gelu(x):
-        return 0.5 * x * (1 + pg.tanh(0.7978846 * (x + 0.044715 * (x * x * x))))
-
-    pg.set_backend("cpu")
-    fast, x = pg.jit(gelu), pg.asarray(np.linspace(-3, 3, 1_000_000, dtype=np.float32))
-    for _ in range(4):
-        np.testing.assert_array_equal(fast(x).numpy(), gelu(x).numpy())
-    print("plugrad_llvm.native" in sys.modules)
-    """
-    assert run(code, PLUGRAD_LLVM_PLAIN=plain) == [str(plain == "0")]
-
-
 @needs("pyopencl")
 @pytest.mark.parametrize("plain", ["0", "1"])
 def test_the_processor_of_pocl(plain, tmp_path):

@@ -12,6 +12,13 @@
    kernel `name`; in them, a tuple (slot,) stands for an array that belongs to a call.
    The last `dropped` outputs are workspaces.
 
+   `machine_code(address, share, owner, constants, inputs, outputs)`: a C function
+   `void code(void *const *arrays, int64_t begin, int64_t end)`, which computes some
+   items; `owner` keeps it alive. `share` is (items, unit, units, grain): the items of
+   the region; if threads share them, the items of a unit, the number of units, and how
+   many of them a thread computes at once. With 0 units, or without
+   the library of kernels, one thread computes all.
+
    A call returns NotImplemented if an input is strided. */
 #include "kernels/region.h"
 #include "native.h"
@@ -19,6 +26,10 @@
 
 #include <stddef.h>
 #include <string.h>
+
+typedef void (*MachineCode)(void *const *arrays, int64_t begin, int64_t end);
+typedef void (*ParallelFor)(void (*body)(uint32_t begin, uint32_t end, void *ctx),
+                            void *ctx, uint32_t n, uint32_t grain);
 
 typedef struct {
     PyObject_HEAD
@@ -29,8 +40,12 @@ typedef struct {
         int at, slot;
     } places[MAX_ARGUMENTS]; /* single kernel: argument and slot of each array */
     int place_count, count;
-    const void *program; /* for several kernels; NULL for a single kernel */
+    const void *program; /* for several kernels; else NULL */
     Region region;
+    MachineCode code; /* of another compiler; else NULL */
+    long long items, unit;
+    unsigned int units, grain;
+    ParallelFor parallel_for;
     PyObject *parts; /* owns the memory that pointers refer to */
     void *constants[REGION_SLOTS];
     struct {
@@ -80,6 +95,26 @@ static void run_program(const Function *self, void **arrays) {
                                    {.count = (uint32_t)self->n}});
 }
 
+typedef struct {
+    const Function *function;
+    void *const *arrays;
+} Call;
+
+/* Runs units `begin` to `end - 1`; the last unit includes the remaining items. */
+static void run_units(uint32_t begin, uint32_t end, void *ctx) {
+    const Call *call = ctx;
+    const Function *f = call->function;
+    f->code(call->arrays, begin * f->unit, end == f->units ? f->items : end * f->unit);
+}
+
+static void run_code(const Function *self, void *const *arrays) {
+    Call call = {self, arrays};
+    if (self->units)
+        self->parallel_for(run_units, &call, self->units, self->grain);
+    else
+        self->code(arrays, 0, self->items);
+}
+
 /* Allocates the outputs. Returns their number: less than `nout` if memory runs out. */
 static int make_outputs(const Function *self, PyObject **made, void **arrays) {
     PyObject *before = NULL;
@@ -116,7 +151,9 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
         return NULL;
     }
     PyThreadState *state = self->bytes >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
-    if (self->program)
+    if (self->code)
+        run_code(self, arrays);
+    else if (self->program)
         run_program(self, arrays);
     else
         run_kernel(self, arrays);
@@ -182,9 +219,11 @@ static int read_bound(Function *self, int k, PyObject *x) {
     return read_argument(self->entry, k, x, &self->arguments[k]);
 }
 
+/* Returns an object that runs an entry point of the library, or none if `name` is NULL. */
 static Function *new_function(const char *name, PyObject *parts) {
-    const Entry *entry = entry_named(name);
-    Function *self = entry ? PyObject_New(Function, &RegionType) : NULL;
+    const Entry *entry = name ? entry_named(name) : NULL;
+    if (name != NULL && entry == NULL) return NULL;
+    Function *self = PyObject_New(Function, &RegionType);
     if (self == NULL) return NULL;
     memset((char *)self + sizeof(PyObject), 0, sizeof(Function) - sizeof(PyObject));
     self->vectorcall = call, self->entry = entry, self->parts = Py_NewRef(parts);
@@ -254,6 +293,30 @@ static PyObject *make_bound(PyObject *module, PyObject *args) {
     return finish_function(self, wrong, inputs, outputs);
 }
 
+static PyObject *make_machine_code(PyObject *module, PyObject *args) {
+    unsigned long long code;
+    long long items, unit;
+    unsigned int units, grain;
+    PyObject *owner, *constants, *inputs, *outputs;
+    if (!PyArg_ParseTuple(args, "K(LLII)OO!O!O!", &code, &items, &unit, &units, &grain,
+                          &owner, &PyDict_Type, &constants, &PyList_Type, &inputs,
+                          &PyList_Type, &outputs))
+        return NULL;
+    ParallelFor parallel_for = units ? (ParallelFor)function_named("parallel_for") : NULL;
+    if (parallel_for == NULL) {
+        PyErr_Clear(); /* no library of kernels is loaded */
+        units = 0;
+    }
+    Function *self = new_function(NULL, args);
+    if (self == NULL) return NULL;
+    self->code = (MachineCode)(uintptr_t)code, self->parallel_for = parallel_for;
+    self->items = items, self->unit = unit, self->units = units, self->grain = grain;
+    Py_ssize_t count = PyDict_Size(constants) + PyList_GET_SIZE(inputs);
+    self->slot_count = (int)Py_MIN(count + PyList_GET_SIZE(outputs), REGION_SLOTS + 1);
+    int wrong = self->slot_count > REGION_SLOTS || read_constants(self, constants);
+    return finish_function(self, wrong, inputs, outputs);
+}
+
 static PyObject *address(PyObject *module, PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
     void *found = text ? function_named(text) : NULL;
@@ -284,6 +347,8 @@ PyMethodDef region_methods[] = {
      "blocks(program, owners, constants, inputs, outputs, n): return a function."},
     {"bound", make_bound, METH_VARARGS,
      "bound(name, arguments, inputs, outputs, dropped): return a function."},
+    {"machine_code", make_machine_code, METH_VARARGS,
+     "machine_code(address, share, owner, constants, inputs, outputs): return a function."},
     {"address", address, METH_O, "address(name): return the address of a function that only C calls."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,7 @@
-"""The format of region programs: public, for backends that run ``native/kernels``.
+"""The format of region programs, and functions of machine code: public.
+
+The format is for backends that run ``native/kernels``, and ``machine_code`` for
+compilers that generate code for the processor.
 
 A region is a part of a ``plugrad.jit`` graph whose element-wise kernels run in one
 pass: all steps on one tile of elements, then all steps on the next tile. Intermediate
@@ -22,19 +25,22 @@ them. A program consists of three tables:
 ``run_region`` takes the addresses of the values in the order of the slots, and the
 number of elements. A tile has ``Slots.tile_size`` elements.
 
-Map: ``Loop``, the C loop that replaces a kernel; ``program``, the steps of a region;
-``tables``, the program as bytes; ``Slots``, where its values are stored.
+Map: ``machine_code``; ``Loop``, the C loop that replaces a kernel; ``program``, the
+steps of a region; ``tables``, the program as bytes; ``Slots``, where its values are
+stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from plugrad.geometry import broadcast_strides, collapse_axes
-from plugrad.plugin import Graph, Step
+from plugrad.plugin import Graph, Spec, Step
+
+from .pool import native
 
 __all__ = [
     "MAX_SLOTS",
@@ -42,8 +48,10 @@ __all__ = [
     "SLOT",
     "Loop",
     "Run",
+    "Share",
     "Slots",
     "Tables",
+    "machine_code",
     "program",
     "step_dtype",
     "tables",
@@ -61,6 +69,74 @@ Tables = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]
 BOOL = np.dtype(np.bool_)
 # Two of these loops become one run if only the second reads the result of the first.
 ARITHMETIC = {f"{name}_f32_row": name for name in ("add", "sub", "mul")}
+
+
+class Share(NamedTuple):
+    """How threads share the items of a region, such as its elements or rows.
+
+    Attributes:
+        items: The number of items.
+        unit: The number of items of a unit, which is never divided. The last unit also
+            includes the remaining items.
+        units: The number of units; 0 if one thread computes all items.
+        grain: The number of units that a thread computes at once.
+
+    """
+
+    items: int
+    unit: int = 0
+    units: int = 0
+    grain: int = 0
+
+
+def machine_code(
+    address: int,
+    share: Share,
+    inputs: Sequence[Spec],
+    constants: Sequence[np.ndarray[Any, Any]],
+    outputs: Sequence[Spec],
+    owner: object,
+) -> Callable[..., Any] | None:
+    """Return a function of NumPy arrays that runs machine code.
+
+    The code is a C function ``void code(void *const *arrays, int64_t begin, int64_t
+    end)``. It computes the items from ``begin`` to ``end - 1``. ``arrays`` contains the
+    addresses of the inputs, the constants and the outputs, in this order. The code must
+    not raise, and must be safe to run on several threads if ``share`` has units.
+
+    Args:
+        address: The address of the code.
+        share: The number of items, and how threads share them. One thread computes all
+            if ``PLUGRAD_CPU_NATIVE=0``.
+        inputs: The shapes and dtypes of the inputs.
+        constants: Arrays that are the same in each call, in row-major order.
+        outputs: The shapes and dtypes of the outputs, which a call allocates.
+        owner: An object that keeps the code alive.
+
+    Returns:
+        A function that returns an array, or a tuple of arrays if there are several
+        outputs. It returns ``NotImplemented`` if an input is not as described, or is
+        not in row-major order. None, if plugrad-cpu was installed without its C
+        extension.
+
+    Raises:
+        ValueError: There are more than ``MAX_SLOTS`` arrays.
+
+    """
+    if native is None:
+        return None
+    first = len(inputs)
+    last = first + len(constants)
+    given = [(k, x.dtype.num, prod(x.shape)) for k, x in enumerate(inputs)]
+    made = [
+        (k, y.dtype.num, np.array(y.shape, np.intp).tobytes())
+        for k, y in enumerate(outputs, last)
+    ]
+    kept = dict(enumerate(constants, first))
+    return cast(
+        "Callable[..., Any]",
+        native.machine_code(address, tuple(share), owner, kept, given, made),
+    )
 
 
 class Loop(NamedTuple):

@@ -27,6 +27,9 @@ ENDS = (
 class Tokenizer:
     """The vocabulary of a model.
 
+    Args:
+        metadata: The metadata of a GGUF file.
+
     Attributes:
         tokens: The texts of the tokens, as the file writes them.
         bos: The token that begins a text, or None.
@@ -34,18 +37,12 @@ class Tokenizer:
         ends: All tokens that end a text.
         adds_bos: Whether a text begins with ``bos``.
 
+    Raises:
+        ValueError: There is no vocabulary, it is damaged, or of an unknown kind.
+
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
-        """Read the vocabulary.
-
-        Args:
-            metadata: The metadata of a GGUF file.
-
-        Raises:
-            ValueError: There is no vocabulary, it is damaged, or of an unknown kind.
-
-        """
         self._metadata = metadata
         kind = self._get("model")
         if not isinstance(kind, str) or kind not in ("gpt2", "llama"):
