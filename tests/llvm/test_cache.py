@@ -157,7 +157,7 @@ def test_processes_share_the_cache(tmp_path):
     ]
     outputs = [process.communicate()[0] for process in processes]
     assert outputs == ["['plugrad-llvm']\n"] * 2
-    # the module that Python calls, the comparison of tanh with eager's, the function
+    # the comparison of tanh with eager, and the function
     assert len([*tmp_path.iterdir()]) == 2
 
 

@@ -316,10 +316,10 @@ def test_bits_do_not_depend_on_the_number_of_threads():
 
 def test_the_public_module_has_these_names_and_examples():
     """Other plugins use the names: added and removed ones belong in the changelog."""
-    assert doctest.testmod(regions) == (0, 5)
+    assert doctest.testmod(regions) == (0, 12)
     assert [*regions.__all__] == [
-        *("MAX_SLOTS", "SHORT_TILE", "SLOT", "Loop", "Run", "Slots", "Tables"),
-        *("program", "step_dtype", "tables"),
+        *("MAX_SLOTS", "SHORT_TILE", "SLOT", "Loop", "Run", "Share", "Slots", "Tables"),
+        *("machine_code", "program", "step_dtype", "tables"),
     ]
     assert all(hasattr(regions, name) for name in regions.__all__)
 

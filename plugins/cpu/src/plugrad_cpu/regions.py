@@ -122,6 +122,19 @@ def machine_code(
     Raises:
         ValueError: There are more than ``MAX_SLOTS`` arrays.
 
+    Example:
+        >>> import ctypes
+        >>> from plugrad.plugin import Spec
+        >>> @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        ... def code(arrays, begin, end):  # a compiler generates such a function
+        ...     x, y = (ctypes.c_void_p * 2).from_address(arrays)
+        ...     ctypes.memmove(y, x, 4 * end)
+        >>> address = ctypes.cast(code, ctypes.c_void_p).value
+        >>> spec = Spec((3,), np.dtype("float32"))
+        >>> copy = machine_code(address, Share(3), [spec], [], [spec], code)
+        >>> copy(np.ones(3, "float32")).tolist()
+        [1.0, 1.0, 1.0]
+
     """
     if native is None:
         return None
