@@ -365,7 +365,7 @@ ERRORS = [
         ValueError,
         r"confusion_matrix: labels and .* have one axis .* \(1, 1\) and \(1,\)",
     ),
-    (lambda: pg.confusion_matrix([1, 0], [1], 2), ValueError, "of one size"),
+    (lambda: pg.confusion_matrix([1, 0], [1], 2), ValueError, "of the same size"),
     (lambda: pg.confusion_matrix([1.0], [1], 2), TypeError, "labels must be integers"),
     (lambda: pg.confusion_matrix([1], [1], -2), ValueError, r"num_classes \(-2, -2\)"),
     (

@@ -303,7 +303,7 @@ ERRORS = [
     (
         lambda: dense((4, 4, 3), [4, IDS], BY_IDS, np.ones((9, 2))),
         ValueError,
-        "those of the values, (2,)",
+        "the sizes of the values, (2,)",
     ),
     (
         lambda: dense(-1, [4, IDS], BY_IDS, d=np.zeros(2)),
@@ -315,9 +315,9 @@ ERRORS = [
         ValueError,
         "do not broadcast",
     ),
-    (lambda: dense(-1, [3, IDS], BY_IDS), ValueError, "be from 0 to below 3"),
+    (lambda: dense(-1, [3, IDS], BY_IDS), ValueError, "at least 0 and below 3"),
     (lambda: dense(-1, [4, IDS[::-1]], BY_IDS), ValueError, "must not decrease"),
-    (lambda: dense(-1, [4, [-1] * 9], BY_IDS), ValueError, "be from 0 to below 4"),
+    (lambda: dense(-1, [4, [-1] * 9], BY_IDS), ValueError, "at least 0 and below 4"),
     (lambda: dense(-1, [4, IDS[:-1]], BY_IDS), ValueError, "9 values, and space for 8"),
     (lambda: dense(-1, [[0, 8]], BY_SPLITS), ValueError, "9 values, and space for 8"),
     (
