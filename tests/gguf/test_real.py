@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import plugrad as pg
 import pytest
 from plugrad_gguf import load
 from plugrad_gguf.weights import convert
@@ -71,3 +72,23 @@ def test_a_conversation_and_its_explanation(backend, path):
     found = model.explain("The capital of France is", " Paris")
     assert found.probability > 0.5
     assert np.argmax(found.norms) in (0, 1, 3)
+
+
+def test_an_adapter_is_trained(backend, path):
+    """The losses are those on cpu."""
+
+    def losses(where):
+        model = load(path, backend=where)
+        adapter = model.new_adapter(8)
+        text = "plugrad is a tensor library in which every gradient is a plugin."
+        loss = lambda params: model.loss(text, adapter=adapter.with_params(params))
+        params, found = adapter.params, []
+        for _ in range(3):
+            value, grads = pg.value_and_grad(loss)(params)
+            params = pg.tree.map(lambda p, g: p - 0.05 * g, params, grads)
+            found.append(value.item())
+        return found
+
+    found = losses(backend)
+    assert found[-1] < found[0] - 0.1
+    np.testing.assert_allclose(found, losses("cpu"), rtol=1e-3)

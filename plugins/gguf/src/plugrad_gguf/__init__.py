@@ -8,6 +8,7 @@ from typing import Any
 
 from plugrad.importing import ModelError
 
+from .adapters import Adapter
 from .config import Config
 from .explain import TokenScores
 from .generate import Context, Stream
@@ -15,6 +16,7 @@ from .model import Model, load
 from .tokenizer import Tokenizer
 
 __all__ = [
+    "Adapter",
     "Config",
     "Context",
     "Model",

@@ -11,7 +11,7 @@ from plugrad.importing import ModelError
 from .reader import GgufFile
 from .weights import is_supported
 
-__all__ = ["ARCHITECTURES", "Config", "read_config"]
+__all__ = ["ARCHITECTURES", "Config", "matrix_shapes", "read_config"]
 
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 # Whether the rotary embedding rotates neighboring elements, by architecture.
@@ -212,11 +212,11 @@ def _check_tensors(file: GgufFile, config: Config) -> list[str]:
     return problems
 
 
-def _expected_shapes(config: Config) -> tuple[Shapes, Shapes]:
-    """Return the shapes of the required and of the optional tensors, by name."""
-    width, hidden, tokens = config.width, config.hidden, config.vocabulary
+def matrix_shapes(config: Config) -> Shapes:
+    """Return the shapes ``(outputs, inputs)`` of the matrices of a layer, by name."""
+    width, hidden = config.width, config.hidden
     q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
-    matrices = {
+    return {
         "attn_q": (q, width),
         "attn_k": (kv, width),
         "attn_v": (kv, width),
@@ -225,6 +225,11 @@ def _expected_shapes(config: Config) -> tuple[Shapes, Shapes]:
         "ffn_up": (hidden, width),
         "ffn_down": (width, hidden),
     }
+
+
+def _expected_shapes(config: Config) -> tuple[Shapes, Shapes]:
+    """Return the shapes of the required and of the optional tensors, by name."""
+    width, tokens = config.width, config.vocabulary
     required: Shapes = {
         "token_embd.weight": (tokens, width),
         "output_norm.weight": (width,),
@@ -236,7 +241,7 @@ def _expected_shapes(config: Config) -> tuple[Shapes, Shapes]:
     for i in range(config.layers):
         for name in ("attn_norm", "ffn_norm"):
             required[f"blk.{i}.{name}.weight"] = (width,)
-        for name, shape in matrices.items():
+        for name, shape in matrix_shapes(config).items():
             required[f"blk.{i}.{name}.weight"] = shape
             optional[f"blk.{i}.{name}.bias"] = shape[:1]
     return required, optional

@@ -11,7 +11,7 @@ from plugrad.importing import printable
 from plugrad.plugin import html_table
 
 from .config import Config
-from .llama import Steering, embed, rotary_tables, run, to_logits
+from .llama import Changes, embed, rotary_tables, run, to_logits
 from .weights import Params
 
 __all__ = ["TokenScores", "score_tokens"]
@@ -96,7 +96,7 @@ def score_tokens(
     config: Config,
     codes: list[int],
     answer: int,
-    steering: Steering,
+    changes: Changes,
 ) -> tuple[pg.Tensor, pg.Tensor, pg.Tensor]:
     """Return the logits after the last token, and the score and norm of each token.
 
@@ -108,7 +108,7 @@ def score_tokens(
     rotary = rotary_tables(config, params, len(codes))
 
     def logit(x: pg.Tensor) -> tuple[pg.Tensor, pg.Tensor]:
-        y = run(params, config, x, rotary, steering=steering)
+        y = run(params, config, x, rotary, changes=changes)
         logits = to_logits(params, y[-1:])[0]
         return logits[answer], logits
 

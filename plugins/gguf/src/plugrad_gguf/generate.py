@@ -10,7 +10,7 @@ import numpy as np
 import plugrad as pg
 
 from .config import Config
-from .llama import Caches, Steering, embed, rotary_tables, run, to_logits
+from .llama import Caches, Changes, embed, rotary_tables, run, to_logits
 from .sampling import Sampler, TextBuffer
 from .tokenizer import Tokenizer
 from .weights import Params
@@ -36,10 +36,10 @@ def make_step(config: Config, params: Params) -> Step:
         rotary: tuple[pg.Tensor, pg.Tensor],
         caches: Caches,
         position: pg.Tensor,
-        steering: Steering,
+        changes: Changes,
     ) -> tuple[pg.Tensor, pg.Tensor]:
         x = embed(params, code)
-        x = run(params, config, x, rotary, caches, position, steering)
+        x = run(params, config, x, rotary, caches, position, changes)
         logits = to_logits(params, x)[0]
         return logits, pg.argmax(logits)
 
@@ -64,12 +64,12 @@ class Context:
         params: Params,
         step: Step,
         backend: str,
-        steering: Steering,
+        changes: Changes,
     ) -> None:
         self.tokens: list[int] = []
         self.backend = backend
         self._config, self._params, self._step = config, params, step
-        self._steering = steering
+        self._changes = changes
         self._room = 0
 
     def read(self, tokens: Sequence[int], room: int) -> tuple[pg.Tensor, int]:
@@ -103,15 +103,14 @@ class Context:
                 self._rotary,
                 self._caches,
                 pg.asarray(len(self.tokens), dtype="int32"),
-                self._steering,
+                self._changes,
             )
             self.tokens.append(code)
             return logits, int(best)
 
     def _run(self, x: pg.Tensor, start: int) -> pg.Tensor:
         params, config = self._params, self._config
-        caches, steering = self._caches, self._steering
-        return run(params, config, x, self._rotary, caches, start, steering)
+        return run(params, config, x, self._rotary, self._caches, start, self._changes)
 
     def _reserve(self, room: int) -> None:
         """Create caches with enough room; the content of smaller ones is discarded."""

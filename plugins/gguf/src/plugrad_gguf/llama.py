@@ -12,18 +12,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import plugrad as pg
 
+from .adapters import Pairs
 from .config import Config
 from .weights import Params
 
-__all__ = ["Caches", "Steering", "embed", "rotary_tables", "run", "to_logits"]
+__all__ = ["Caches", "Changes", "embed", "rotary_tables", "run", "to_logits"]
 
-Steering: TypeAlias = Mapping[int, pg.Tensor]  # a vector to add, by layer
 EMBEDDINGS, HEAD = "token_embd.weight", "output.weight"
+
+
+class Changes(NamedTuple):
+    """Changes of a model, in force for a call.
+
+    Attributes:
+        steering: Vectors that are added after layers, by layer.
+        adapter: Low-rank matrices that are added to those of layers, by name.
+
+    """
+
+    steering: Mapping[int, pg.Tensor] = {}  # never assigned to
+    adapter: Pairs = {}  # noqa: RUF012  # never assigned to
+
+
+UNCHANGED = Changes()
 
 
 @dataclass(frozen=True)
@@ -85,7 +101,7 @@ def run(
     rotary: tuple[pg.Tensor, pg.Tensor],
     caches: Caches | None = None,
     start: int | pg.Tensor = 0,
-    steering: Steering | None = None,
+    changes: Changes = UNCHANGED,
 ) -> pg.Tensor:
     """Return the residual stream after the last norm.
 
@@ -97,7 +113,7 @@ def run(
         caches: Where keys and values are written; None: nowhere.
         start: The position of the first token. It may be a tensor, ``int32[]``, if
             ``x`` is a single token.
-        steering: Vectors that are added after layers.
+        changes: Vectors and low-rank matrices that are added.
 
     """
     length = x.shape[0]
@@ -106,13 +122,13 @@ def run(
     else:
         cos, sin = (table[start] for table in rotary)
     for i in range(config.layers):
-        layer = _Layer(params, config, f"blk.{i}.")
+        layer = _Layer(params, config, changes.adapter, f"blk.{i}.")
         cache = None if caches is None else (caches.keys[i], caches.values[i])
         with pg.name_scope(f"blk.{i}"):
             x = x + layer.attend(layer.norm(x, "attn_norm"), (cos, sin), cache, start)
             x = x + layer.mlp(layer.norm(x, "ffn_norm"))
-            if steering and i in steering:
-                x = x + steering[i]
+            if i in changes.steering:
+                x = x + changes.steering[i]
     return pg.rms_norm(x, params.vectors["output_norm.weight"], epsilon=config.epsilon)
 
 
@@ -122,6 +138,7 @@ class _Layer:
 
     params: Params
     config: Config
+    adapter: Pairs
     prefix: str
 
     def norm(self, x: pg.Tensor, name: str) -> pg.Tensor:
@@ -129,8 +146,12 @@ class _Layer:
         return pg.rms_norm(x, scale, epsilon=self.config.epsilon)
 
     def dense(self, x: pg.Tensor, name: str) -> pg.Tensor:
-        """Multiply by a weight; add its bias, if there is one."""
+        """Multiply by a weight; add its bias and its adapter, if there are any."""
         y = self.params.matrices[f"{self.prefix}{name}.weight"].product(x)
+        if (pair := self.adapter.get(f"{self.prefix}{name}")) is not None:
+            a, b = pair
+            low = pg.matmul(x, a, transpose_b=True)
+            y = y + pg.matmul(low, b, transpose_b=True)
         bias = self.params.vectors.get(f"{self.prefix}{name}.bias")
         return y if bias is None else y + bias
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ import numpy as np
 import plugrad as pg
 from plugrad.importing import loading, on_backend, open_backend, printable
 
+from .adapters import Adapter, check_pair, make_adapter, read_adapter
 from .chat import Message, render
 from .config import Config, read_config
 from .explain import TokenScores, score_tokens
 from .generate import Context, Step, Stream, make_step
-from .llama import embed, rotary_tables, run, to_logits
+from .llama import Changes, embed, rotary_tables, run, to_logits
 from .reader import Array, GgufFile, read
 from .sampling import Sampler, TextBuffer
 from .tokenizer import Tokenizer
@@ -97,11 +99,12 @@ class Model:
         self._file = file
         self._params: dict[str, Params] = {}  # by backend
         self._steering: tuple[tuple[int, Array], ...] = ()
+        self._adapter: Adapter | None = None
         self._steps: dict[str, Step] = {}  # by backend
 
     def __jit_state__(self) -> tuple[Any, ...]:
         """Return the state that calls read and that may change between calls."""
-        return self.backend, self._params, self._steering
+        return self.backend, self._params, self._steering, self._adapter
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -138,8 +141,139 @@ class Model:
             params = self._active_params()
             x = embed(params, pg.asarray(codes, dtype="int32"))
             rotary = rotary_tables(self.config, params, len(codes))
-            y = run(params, self.config, x, rotary, steering=self._vectors())
+            y = run(params, self.config, x, rotary, changes=self._changes())
             return to_logits(params, y)
+
+    def loss(
+        self,
+        tokens: Sequence[int] | str,
+        *,
+        adapter: Adapter | None = None,
+        prompt_tokens: int = 0,
+    ) -> pg.Tensor:
+        """Return the mean negative log-likelihood of the tokens of a text.
+
+        Args:
+            tokens: A text, or a sequence of token IDs; each token is predicted from
+                those before it.
+            adapter: The adapter to use, such as one whose ``params`` are
+                differentiated; None: that of ``use_adapter``, if there is one.
+            prompt_tokens: The number of tokens at the beginning that do not count.
+
+        Returns:
+            A scalar, in nats per token.
+
+        Raises:
+            ValueError: No token is left to predict, there are too many, or an ID is out
+                of range.
+
+        Example:
+            Train an adapter by a few steps of gradient descent::
+
+                adapter = model.new_adapter(rank=4)
+                params = adapter.params
+
+                def loss(params):
+                    return model.loss(text, adapter=adapter.with_params(params))
+
+                for _ in range(20):
+                    grads = pg.grad(loss)(params)
+                    params = pg.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+        """
+        codes = self._to_codes("loss", tokens)
+        first = max(prompt_tokens, 1)
+        if first >= len(codes):
+            raise ValueError(
+                f"loss: no token is left to predict; the text has {len(codes)}, and "
+                f"prompt_tokens is {prompt_tokens}"
+            )
+        with on_backend(self.backend):
+            params = self._active_params()
+            x = embed(params, pg.asarray(codes[:-1], dtype="int32"))
+            rotary = rotary_tables(self.config, params, len(codes) - 1)
+            y = run(params, self.config, x, rotary, changes=self._changes(adapter))
+            logits = to_logits(params, y[first - 1 :])
+            labels = pg.asarray(codes[first:], dtype="int32")
+            return pg.losses.sparse_softmax_cross_entropy(labels, logits)
+
+    def new_adapter(
+        self,
+        rank: int = 8,
+        *,
+        alpha: float = 16.0,
+        targets: Sequence[str] = ("attn_q", "attn_v"),
+        seed: int = 0,
+    ) -> Adapter:
+        """Return a new low-rank adapter (LoRA), which does not change the model yet.
+
+        Args:
+            rank: The number of rows of ``a``, and of columns of ``b``.
+            alpha: The product ``b a`` is multiplied by ``alpha / rank``.
+            targets: The matrices of each layer to adapt: some of attn_q, attn_k,
+                attn_v, attn_output, ffn_gate, ffn_up, ffn_down.
+            seed: The seed of ``a``; each ``b`` is 0.
+
+        Raises:
+            ValueError: The rank is not positive, or there is no matrix of a name.
+
+        Source:
+            E. J. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
+
+        """
+        with on_backend(self.backend):
+            return make_adapter(self.config, rank, alpha, targets, seed)
+
+    def load_adapter(
+        self, path: str | os.PathLike[str], *, budget: pg.Budget | None = None
+    ) -> Adapter:
+        """Return the adapter in a GGUF file, as ``Adapter.save`` or llama.cpp write it.
+
+        Args:
+            path: The file.
+            budget: Limits on the memory and time of loading.
+
+        Raises:
+            OSError: The file cannot be opened.
+            ModelError: The file is damaged, or does not fit the model; the message
+                names all problems.
+
+        """
+        budget = pg.Budget.started(budget, "load_adapter")
+        with on_backend(self.backend), loading():
+            file = read(path, budget)
+            budget.allocate(sum(4 * math.prod(x.shape) for x in file.tensors.values()))
+            return read_adapter(file, self.config)
+
+    @contextlib.contextmanager
+    def use_adapter(self, adapter: Adapter | None) -> Iterator[None]:
+        """Return a context manager in which all methods use an adapter.
+
+        A ``Context`` or ``Stream`` keeps the adapter that was active when it was
+        created.
+
+        Args:
+            adapter: The adapter; None: none.
+
+        Raises:
+            ValueError: The adapter does not fit the model.
+
+        """
+        if adapter is not None:
+            pairs = adapter.params.items()
+            problems = [
+                problem
+                for name, pair in pairs
+                for problem in check_pair(name, pair, self.config)
+            ]
+            if problems:
+                raise ValueError(f"use_adapter: {'; '.join(problems)}")
+        old = self._adapter
+        self._adapter = adapter
+        try:
+            yield
+        finally:
+            self._adapter = old
 
     def generate(
         self,
@@ -236,11 +370,10 @@ class Model:
         """
         with on_backend(self.backend):
             backend, params = pg.get_backend(), self._active_params()
-            vectors = self._vectors()
             if backend not in self._steps:
                 self._steps[backend] = make_step(self.config, params)
             step = self._steps[backend]
-            return Context(self.config, params, step, backend, vectors)
+            return Context(self.config, params, step, backend, self._changes())
 
     def chat_prompt(self, messages: Sequence[Message], *, reply: bool = True) -> str:
         """Return messages as a prompt, rendered with the chat template of the file.
@@ -287,8 +420,8 @@ class Model:
         codes = self._to_codes("explain", prompt)
         target = self._to_codes("explain", answer, bos=False)[0]
         with on_backend(self.backend):
-            params, vectors = self._active_params(), self._vectors()
-            found = score_tokens(params, self.config, codes, target, vectors)
+            params, changes = self._active_params(), self._changes()
+            found = score_tokens(params, self.config, codes, target, changes)
             logits, scores, norms = (x.numpy().astype(np.float64) for x in found)
         chances = np.exp(logits - logits.max())
         texts = [
@@ -363,12 +496,14 @@ class Model:
                 )
         return self._params[backend]
 
-    def _vectors(self) -> dict[int, pg.Tensor]:
-        """Return the vectors to add, by layer, on the active backend."""
+    def _changes(self, adapter: Adapter | None = None) -> Changes:
+        """Return the changes in force, on the active backend."""
         sums: dict[int, Array] = {}
         for layer, values in self._steering:
             sums[layer] = sums.get(layer, np.float32(0)) + values
-        return {layer: pg.asarray(values) for layer, values in sums.items()}
+        vectors = {layer: pg.asarray(values) for layer, values in sums.items()}
+        adapter = self._adapter if adapter is None else adapter
+        return Changes(vectors, {} if adapter is None else adapter.pairs())
 
     def _to_codes(
         self, function: str, tokens: str | Sequence[int], bos: bool | None = None

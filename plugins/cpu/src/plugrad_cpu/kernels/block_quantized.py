@@ -10,6 +10,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import Array
 from ..native import FLOAT32_SUFFIX, MAX_ELEMENTS, contiguous
 from ..native import kernels as in_c
+from .linalg import batch_matmul
 
 kernels = KernelTable()
 MULTIPLY = in_c("block_matmul", FLOAT32_SUFFIX)
@@ -74,13 +75,15 @@ def _by_panels(given: list[Any], bits: int) -> Array:
     """Unpack as many rows of weights as fit into a cache, and multiply by them."""
     x, codes, scale, offset = given
     outputs, inputs = len(scale), x.shape[-1]
-    y = np.empty((*x.shape[:-1], outputs), x.dtype)
+    rows = x.reshape(-1, inputs)
+    y = np.empty((len(rows), outputs), x.dtype)
     step = max(1, PANEL_ELEMENTS // inputs)
     for first in range(0, outputs, step):
         some = slice(first, first + step)
         parts = codes[some], scale[some], None if offset is None else offset[some]
-        y[..., some] = x @ dequantize_blocks(*parts, bits=bits).T
-    return y
+        w = dequantize_blocks(*parts, bits=bits)
+        y[:, some] = batch_matmul(rows, w, transpose_a=False, transpose_b=True)
+    return y.reshape(*x.shape[:-1], outputs)
 
 
 if MULTIPLY:
