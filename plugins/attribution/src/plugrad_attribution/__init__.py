@@ -1,8 +1,8 @@
 """Attribution with plugrad: ``import plugrad_attribution as attr``.
 
-The relevance of an input is computed by a backward pass with other gradients. This
-package contains these gradients, as gradient overrides for plugrad, and the functions
-that apply them.
+The relevance of an input is computed by a backward pass in which kernels have modified
+gradients. This package contains these gradients, as gradient overrides for plugrad, and
+the functions that apply them.
 
 A module is imported when one of its names is first used, because plugrad imports this
 package whenever it loads entry points.

@@ -64,12 +64,12 @@ def attribute(
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         rules: The rules, such as ``EpsilonPlus()``.
         target: The value that is explained: the index of an output (``y[:, target]``),
             one index for each example, or a function of ``f(x)`` that returns one value
             for each example. None explains the sum of all outputs.
-        chunk: At most this many examples at once, to limit memory.
+        chunk: The number of examples to process at once, to limit memory.
         at: The names of scopes (``pg.name_scope``), or patterns for them, whose results
             get a relevance as well. The result of a scope is the result of its last
             kernel run that receives relevance.
@@ -81,8 +81,8 @@ def attribute(
         An ``Attribution``.
 
     Raises:
-        TypeError: ``f`` is not a function, ``rules`` are not a composite, ``x`` is
-            not of real numbers, or ``at`` is not a name or names.
+        TypeError: ``f`` is not a function, ``rules`` are not a composite, ``x`` is not
+            real, or ``at`` is neither a name nor a list of names.
         ValueError: ``x``, ``target`` or ``chunk`` does not fit, or no run in a scope of
             ``at`` receives relevance.
         MissingRule: A kernel has no rule, or the composite has a rule for first layers
@@ -105,7 +105,7 @@ def attribute(
         found = call.relevance(values, target)
     else:
         found = _in_chunks(call, values, target, chunk)
-    return found if call.book is None else replace(found, ledger=_closed(call, found))
+    return found if call.book is None else replace(found, ledger=_ledger(call, found))
 
 
 class _Call(NamedTuple):
@@ -138,7 +138,7 @@ class _Call(NamedTuple):
 
 
 def _check_first(rules: Composite, ways: Ways) -> None:
-    """Raise if there is a rule for first layers, and no first layer has applied it."""
+    """Raise if the composite has a rule for first layers, but none applied it."""
     if rules.first is None or rules.missing == "gradient" or ways != {INPUT.name}:
         return
     raise MissingRule(
@@ -167,7 +167,7 @@ def gradient_of(f: Model, target: Target) -> Callable[[Tensor], ValueAndGradient
     return functools.partial(value_and_gradient, lambda x: f(marked(x)), target=target)
 
 
-def _closed(call: _Call, found: Attribution) -> Ledger:
+def _ledger(call: _Call, found: Attribution) -> Ledger:
     """Return the ledger, given the values and relevances of a call."""
     assert call.book is not None
     value, relevance = [

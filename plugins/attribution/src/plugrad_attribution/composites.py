@@ -32,7 +32,8 @@ class Composite:
         conv: The rule of convolutions.
         dense: The rule of products with weights.
         first: The rule of layers that read the input, either directly or after padding,
-            reshaping or permuting its axes. None: they have the rule of their kind.
+            reshaping or permuting its axes. If None, these layers have the rule of
+            their kind.
         where: Rules for layers in some scopes: a dict from patterns (see ``where=`` of
             ``override_gradient``) to rules, such as ``{"head.*": Epsilon(0.25)}``. The
             last pattern that matches wins.
@@ -91,7 +92,7 @@ class Composite:
         table = self._others()
         table |= _layers(self.conv, self.dense, self._product())
         table |= self.more
-        table |= layers.of_input()
+        table |= layers.mark_gradient()
         if self.first is not None:
             table |= first.first_layers(self.first)
         if self.missing == "error":
@@ -126,7 +127,7 @@ class Composite:
 
     def _product(self) -> Callable[..., Tensor]:
         """Return the rule of products of two tensors that depend on the input."""
-        return kernels.of_two(0.0)
+        return kernels.two_input_product(0.0)
 
     @functools.cached_property
     def _blocks(self) -> list[Any]:
@@ -153,10 +154,10 @@ class Composite:
         return f
 
 
-def _layers(conv: Rule, dense: Rule, of_two: Callable[..., Tensor]) -> Table:
+def _layers(conv: Rule, dense: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
     """Return the gradients of all layers."""
     conv, dense = layers.over_value(conv), layers.over_value(dense)
-    return {**layers.convolutions(conv), **layers.products(dense, of_two)}
+    return {**layers.convolutions(conv), **layers.products(dense, two_input_rule)}
 
 
 # --- composites of zennit --------------------------------------------------------
@@ -223,7 +224,8 @@ class ExcitationBackprop(Composite):
     """Z-plus for convolutions and products.
 
     Args:
-        zero_bias: Whether biases take no share, as in the paper. In zennit, they do.
+        zero_bias: Whether biases take no share, as in the paper. In zennit, biases take
+            a share.
         options: Those of ``Composite``.
 
     Source:
@@ -286,7 +288,7 @@ class AttnLRP(Composite):
         return super()._others() | kernels.normalizations(self.norm)
 
     def _product(self) -> Callable[..., Tensor]:
-        return kernels.of_two(self.epsilon)
+        return kernels.two_input_product(self.epsilon)
 
 
 class CPLRP(AttnLRP):
@@ -337,7 +339,7 @@ class CPLRP(AttnLRP):
         return super()._others() | compositions.constant_attention()
 
     def _product(self) -> Callable[..., Tensor]:
-        return kernels.of_two(self.epsilon, share=1.0)
+        return kernels.two_input_product(self.epsilon, share=1.0)
 
 
 class RelP(CPLRP):

@@ -26,7 +26,8 @@ Function = Callable[[Tensor], Tensor]
 
 # --- norms -----------------------------------------------------------------------
 
-# Ways to write 1 / √z, by the name of the pattern of a product with it.
+# Functions that compute 1 / √z. Each key names the pattern of a product with the
+# function.
 INVERSE_ROOTS: dict[str, Function] = {
     "norm_by_rsqrt": lambda z: pg.rsqrt(z),
     "norm_by_division": lambda z: 1.0 / pg.sqrt(z),
@@ -36,7 +37,7 @@ INVERSE_ROOTS: dict[str, Function] = {
 
 
 def is_statistic(x: Tensor, z: Tensor) -> bool:
-    """Return whether ``z`` may be a mean over axes of ``x``: it broadcasts to ``x``."""
+    """Return whether ``z`` broadcasts to ``x``, as a mean over axes of ``x`` does."""
     if z.ndim > x.ndim:
         return False
     pairs = zip(reversed(x.shape), reversed(z.shape), strict=False)
@@ -59,7 +60,8 @@ def norms() -> Table:
 # --- activations -----------------------------------------------------------------
 
 CUBE = 0.044715  # the coefficient in GELU by tanh: x + CUBE · x³ = x · (1 + CUBE · x²)
-# Functions plus a constant, by name: factors of GELU, and the divisor of a sigmoid.
+# Sums of a function and a constant, by pattern name: factors of GELU, and the divisor
+# of a sigmoid.
 SHIFTED: dict[str, Function] = {
     "one_plus_erf": lambda x: 1.0 + pg.erf(x),
     "one_plus_tanh": lambda x: 1.0 + pg.tanh(x),
@@ -109,7 +111,7 @@ def softmaxes() -> Table:
 def logsumexp() -> Table:
     """Return the rule of ``logsumexp``: its gradient, as for softmax.
 
-    The op has ``custom_grad``. Without a rule, a ledger would not see it.
+    The op is defined with ``custom_grad``, so without a rule a ledger would not see it.
     """
     return {pg.logsumexp: {"x": lambda dy, original: original(dy)}}
 
@@ -129,8 +131,9 @@ def _transposed(a: Tensor, v: Tensor) -> Tensor:
     return pg.permute_dims(a, (1, 0)) * v
 
 
-# Products of softmax weights ``a`` and values ``v``, which a model adds up afterwards,
-# and the shape of ``v`` in the example for the pattern.
+# Products of softmax weights ``a`` and values ``v``; models sum these products
+# afterwards. Each row: the product, and the shape of ``v`` in the example for the
+# pattern.
 WEIGHTED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...]]] = {
     "weighted": (lambda a, v: a * v, (2, 3)),
     "weighted_expanded": (_expanded, (2, 3, 4)),

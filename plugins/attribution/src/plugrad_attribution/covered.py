@@ -120,8 +120,8 @@ def coverage(
 ) -> Coverage:
     """Return which rules apply to the runs that relevance passes through.
 
-    It computes ``attribute(f, x, rules, target)``. Where a rule is missing, it goes on
-    with the gradient of the kernel, or with zeros if the kernel has none. Functions
+    ``coverage`` computes ``attribute(f, x, rules, target)``. Where a rule is missing,
+    it uses the gradient of the kernel, or zeros if the kernel has none. Functions
     with ``custom_grad`` run no kernel, so they are not listed.
 
     Args:

@@ -44,20 +44,21 @@ def deep_lift(
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples. It runs once for the baseline and once
             for ``x``, and must run the same kernels both times.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         baseline: The input to compare the examples with: a tensor that can be broadcast
             to ``x``.
         target: The value that is explained, as in ``attribute``.
         tolerance: The largest ``gap`` that an example may have, relative to the larger
-            of its two absolute values. None skips the check. The check reads values, so
-            ``jit`` can replay the function only without it.
-        chunk: At most this many examples at once, to limit memory.
+            of the absolute values of ``f`` at ``x`` and at the baseline. None skips the
+            check. The check reads values, so ``jit`` can replay the function only
+            without it.
+        chunk: The number of examples to process at once, to limit memory.
 
     Returns:
         A ``Contributions``.
 
     Raises:
-        TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
+        TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: The contributions do not add up, ``f`` does not run the same kernels
             for the baseline as for ``x``, or another argument does not fit.
 
@@ -127,19 +128,19 @@ def deep_shap(
 
     Args:
         f: The model, as in ``deep_lift``.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         baselines: Examples to compare with, such as a sample of the training data: a
             tensor whose first axis counts them, and whose other axes are those of
             ``x``.
         target: The value that is explained, as in ``attribute``.
         tolerance: The largest ``gap`` that an example may have, as in ``deep_lift``.
-        chunk: At most this many examples at once, to limit memory.
+        chunk: The number of examples to process at once, to limit memory.
 
     Returns:
         A ``Contributions``; ``start`` is the mean value of the baselines.
 
     Raises:
-        TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
+        TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: The contributions do not add up, or an argument does not fit.
 
     Example:

@@ -28,7 +28,7 @@ def checked(name: str, f: object, x: TensorLike) -> Tensor:
         x: The examples.
 
     Raises:
-        TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
+        TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: ``x`` has no axis of examples.
 
     """
@@ -129,7 +129,7 @@ def chunks_of(
         name: The name of the method, for errors.
         count: The number of examples.
         target: The value that is explained.
-        chunk: At most this many examples at once.
+        chunk: The number of examples to process at once.
 
     Raises:
         ValueError: ``chunk`` is not a positive number.
@@ -155,11 +155,11 @@ def in_chunks(
 
     Args:
         name: The name of the method, for errors.
-        work: A function of a target and of a part of each of ``xs``, whose results
-            begin with the axis of the examples.
-        xs: Tensors that begin with the axis of the examples.
+        work: A function that takes a target and a chunk of each of ``xs``. The first
+            axis of its results must be that of the examples.
+        xs: Tensors whose first axis is that of the examples.
         target: The value that is explained.
-        chunk: At most this many examples at once; None for all.
+        chunk: The number of examples to process at once; None for all.
 
     Raises:
         ValueError: ``chunk`` is not a positive number.

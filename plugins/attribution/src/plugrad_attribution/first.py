@@ -1,10 +1,10 @@
-"""The first layer of a model: the layer that reads the input, directly or moved.
+"""The first layer of a model: the layer that reads the input, perhaps rearranged.
 
 Rules such as flat and box are for this layer alone. It is found by patterns that begin
-at the mark of the input. A model may move its input first: pad it, reshape it, or
+at the mark of the input. A model may rearrange its input first: pad it, reshape it, or
 permute its axes.
 
-Map: how models move their input; the ways from the input to a layer; the gradients.
+Map: rearrangements of the input; the paths from the input to a layer; the gradients.
 """
 
 from __future__ import annotations
@@ -41,9 +41,12 @@ def _channels_last(x: Tensor) -> Tensor:
     return pg.permute_dims(x, (0, 2, 3, 1))
 
 
-# How models move an input before their first layer: the names of the attributes of the
-# moves, a function that moves an image, and the shape of the image.
-MOVES: list[tuple[tuple[str, ...], Callable[[Tensor], Tensor], tuple[int, ...]]] = [
+# Rearrangements of an input before the first layer (permutation, padding). Each row:
+# the attribute names of the kernels, an equivalent function, and the shape of an
+# example image.
+REARRANGEMENTS: list[
+    tuple[tuple[str, ...], Callable[[Tensor], Tensor], tuple[int, ...]]
+] = [
     ((), lambda x: x, (1, 4, 4, 2)),
     (("axes",), _channels_last, (1, 2, 4, 4)),
     (("paddings",), _padded, (1, 4, 4, 2)),
@@ -51,8 +54,8 @@ MOVES: list[tuple[tuple[str, ...], Callable[[Tensor], Tensor], tuple[int, ...]]]
 ]
 
 
-def moved(x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
-    """Return an input as a model has moved it, given the attributes of the moves."""
+def rearranged(x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
+    """Return an input as a model rearranged it, given the kernels' attributes."""
     if "axes" in attributes:
         x = pg.permute_dims(x, attributes["axes"])
     if "paddings" in attributes:
@@ -63,29 +66,31 @@ def moved(x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
 
 
 class Entry(NamedTuple):
-    """A way from the input of a model to its first layer.
+    """A path from the input of a model to its first layer.
 
     Attributes:
-        pattern: The pattern of the marked input, its moves, and the layer.
-        moves: The names of the attributes of the moves.
+        pattern: The pattern of the marked input, its rearrangement, and the layer.
+        rearranged_by: The attribute names of the kernels that rearrange the input.
         kind: A function of the attributes of a run that returns the kind of the layer.
 
     """
 
     pattern: plugin.Pattern
-    moves: tuple[str, ...]
+    rearranged_by: tuple[str, ...]
     kind: Callable[[Mapping[str, Any]], Kind]
 
 
 @functools.cache
 def entries() -> list[Entry]:
-    """Return the ways from a marked input to a convolution or a product."""
+    """Return the paths from a marked input to a convolution or a product."""
     found = []
-    for moves, move, shape in MOVES:
+    for rearranged_by, rearrange, shape in REARRANGEMENTS:
         image = [(shape, (3, 3, 2, 4), (4,))]
-        found += _entries("first_conv2d", _conv2d, move, image, moves)
+        found += _entries("first_conv2d", _conv2d, rearrange, image, rearranged_by)
         image = [(shape, (3, 3, 2, 1), (2,))]
-        found += _entries("first_depthwise", _depthwise, move, image, moves)
+        found += _entries(
+            "first_depthwise", _depthwise, rearrange, image, rearranged_by
+        )
     rows = [((2, 3), (3, 4), (4,)), ((3,), (3, 4), (4,)), ((2, 2, 3), (3, 4), (4,))]
     found += _entries("first_dense", _product, lambda x: x, rows, ())
     flat = [((2, 2, 3), (6, 4), (4,))]
@@ -116,44 +121,49 @@ def _flattened(x: Tensor) -> Tensor:
 def _entries(
     name: str,
     family: Family,
-    move: Callable[[Tensor], Tensor],
+    rearrange: Callable[[Tensor], Tensor],
     shapes: Sequence[tuple[tuple[int, ...], ...]],
-    moves: tuple[str, ...],
+    rearranged_by: tuple[str, ...],
 ) -> list[Entry]:
-    """Return the entries with a bias and without."""
+    """Return the entries for a layer with a bias and for one without."""
 
     def with_bias(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-        return family.op(move(marked(x)), w) + b
+        return family.op(rearrange(marked(x)), w) + b
 
     def without_bias(x: Tensor, w: Tensor) -> Tensor:
-        return family.op(move(marked(x)), w)
+        return family.op(rearrange(marked(x)), w)
 
     name = f"attribution.{name}"
     long = plugin.Pattern(with_bias, *shapes, name=name, fits=is_bias)
     short = plugin.Pattern(without_bias, *[s[:2] for s in shapes], name=f"{name}_plain")
-    return [Entry(long, moves, family.kind), Entry(short, moves, family.kind)]
+    return [
+        Entry(long, rearranged_by, family.kind),
+        Entry(short, rearranged_by, family.kind),
+    ]
 
 
 def first_layers(rule: Rule) -> Table:
     """Return gradients that apply a rule to the layers that read a marked input."""
-    return {entry.pattern: {"x": _of_entry(entry, rule)} for entry in entries()}
+    return {entry.pattern: {"x": _entry_gradient(entry, rule)} for entry in entries()}
 
 
-def _of_entry(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
+def _entry_gradient(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
     """Return the gradient of an entry; like that of ``INPUT``, it returns relevance."""
 
     def gradient(dy: Tensor, x: Tensor, w: Tensor, y: Tensor, **given: Any) -> Tensor:
         note_way(entry.pattern.name)
         b = given.get("b")
-        moves = {name: given[name] for name in entry.moves}
-        at_layer, back = pg.vjp(lambda x: moved(x, moves), x)
+        rearranged_by = {name: given[name] for name in entry.rearranged_by}
+        at_layer, back = pg.vjp(lambda x: rearranged(x, rearranged_by), x)
         layer = Layer(at_layer, w, b, y, *entry.kind(given))
         found = applied(rule, dy, layer, given.get("b_tracked", False))
         if not gives_relevance(rule):
             found = found * at_layer
         return back(found)[0]
 
-    attributes = [n for n in entry.pattern.attributes if n in _READ or n in entry.moves]
+    attributes = [
+        n for n in entry.pattern.attributes if n in _READ or n in entry.rearranged_by
+    ]
     is_branch = ["b_tracked"] if "b" in entry.pattern.inputs else []
     inputs = entry.pattern.inputs
     return named(gradient, ["dy", *inputs, "y", *attributes, *is_branch])

@@ -69,8 +69,8 @@ class Flow(NamedTuple):
 
     Attributes:
         site: The place of the run.
-        is_first: Whether the input is the first one of the run that is watched: each
-            run has exactly one flow that is first.
+        is_first: Whether this input is the first watched input of the run, so that
+            exactly one flow of each run is marked as first.
         is_ruled: Whether the composite has a rule for the run.
         has_constants: Whether a floating input of the run is not differentiated.
         results: The results; empty if their number depends on the run.
@@ -207,7 +207,7 @@ class _Watch:
         return named(gradient, parameters)
 
     def _original(self, dys: Any, original: Callable[..., Any]) -> Any:
-        """Return the cotangent of an input, without reports of what is inside."""
+        """Return the cotangent of an input; nothing is reported meanwhile."""
         was_on, self.is_on = self.is_on, False
         try:
             return original(*dys)
@@ -224,7 +224,7 @@ def _is_constant(spec: Any, tracked: Any) -> bool:
 
 def _results(dys: Sequence[Any], ys: Sequence[Tensor]) -> tuple[Pair, ...]:
     """Return the floating results and their cotangents."""
-    pairs = zip(dys, ys, strict=False)  # without ys, if their number is not known
+    pairs = zip(dys, ys, strict=False)  # ys is empty if the number of outputs varies
     return tuple([Pair(dy, y) for dy, y in pairs if y.dtype.kind in "fc"])
 
 
@@ -258,10 +258,10 @@ def _watched(
     pattern also means to treat the kernel runs that match it as one run.
     """
     (main, _), *others = rules.tables
-    yield [*_kernels(names_of(main), extent), *_of_table(main, extent)], None
+    yield [*_kernels(names_of(main), extent), *_watched_in_table(main, extent)], None
     for table, where in others:
         more = {key: functions for key, functions in table.items() if key not in main}
-        if found := [*_of_table(more, extent)]:
+        if found := [*_watched_in_table(more, extent)]:
             yield found, where
 
 
@@ -273,10 +273,10 @@ def _kernels(ruled: Collection[str], extent: Extent) -> Iterator[Watched]:
         if extent.gaps and kernel.decomposition is None:
             zeros += tuple([n for n in kernel.inputs if n not in rules])
         if inputs or zeros:
-            yield _of_kernel(name, kernel, inputs, zeros, name in ruled)
+            yield _watched_kernel(name, kernel, inputs, zeros, name in ruled)
 
 
-def _of_kernel(
+def _watched_kernel(
     target: Target,
     kernel: plugin.Kernel,
     inputs: tuple[str, ...],
@@ -290,15 +290,15 @@ def _of_kernel(
     return Watched(target, found, zeros, others, outputs, count, is_ruled)
 
 
-def _of_table(table: Table, extent: Extent) -> Iterator[Watched]:
+def _watched_in_table(table: Table, extent: Extent) -> Iterator[Watched]:
     """Yield a table's patterns, ops of several kernels, and unregistered kernels."""
     known = plugin.contracts()
     for target, functions in table.items():
         if functions is None:
-            continue  # a kernel that is decomposed
+            continue  # the kernel is decomposed
         if isinstance(target, plugin.Kernel) and target.name not in known:
             inputs, zeros = _inputs_of(functions, extent)
-            yield _of_kernel(target, target, inputs, zeros, True)
+            yield _watched_kernel(target, target, inputs, zeros, True)
         elif isinstance(target, plugin.Pattern):
             every = {**dict.fromkeys(target.inputs, _passed), **functions}
             inputs, zeros = _inputs_of(every, extent)
@@ -311,7 +311,7 @@ def _of_table(table: Table, extent: Extent) -> Iterator[Watched]:
 def _inputs_of(
     rules: Mapping[str, Any], extent: Extent
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the inputs with a gradient; if there are none, those that get zeros."""
+    """Return the inputs with a gradient or, if there are none, those that get zeros."""
     inputs = tuple([name for name, rule in rules.items() if rule is not None])
     return inputs, () if inputs or not extent.stops else tuple(rules)
 

@@ -1,4 +1,4 @@
-"""Methods that need only gradients, the model's own or with another one for ReLU.
+"""Methods that need only gradients: the model's own, or a modified one for ReLU.
 
 Map: ``Contributions``; integrated gradients; SmoothGrad; guided backpropagation and
 deconvnet.
@@ -110,7 +110,7 @@ def integrated_gradients(
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         baseline: The input to compare the examples with, such as a black image: a
             tensor that can be broadcast to ``x``.
         target: The value that is explained, as in ``attribute``.
@@ -118,13 +118,13 @@ def integrated_gradients(
         method: How the integral is approximated: ``"gausslegendre"``, or
             ``"riemann_left"``, ``"riemann_middle"``, ``"riemann_right"`` or
             ``"riemann_trapezoid"``.
-        chunk: At most this many examples at once, to limit memory.
+        chunk: The number of examples to process at once, to limit memory.
 
     Returns:
         A ``Contributions``.
 
     Raises:
-        TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
+        TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: Another argument does not fit.
 
     Example:
@@ -182,19 +182,19 @@ def smooth_grad(
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         target: The value that is explained, as in ``attribute``.
         samples: The number of noisy copies.
         sigma: The standard deviation of the noise, in the units of ``x``.
         seed: The seed of the noise, or a key of ``pg.random``.
-        chunk: At most this many examples at once, to limit memory. The noise does not
-            depend on it.
+        chunk: The number of examples to process at once, to limit memory. The noise
+            does not depend on it.
 
     Returns:
         An ``Attribution``: the mean gradient, and the value of ``x`` without noise.
 
     Raises:
-        TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
+        TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: Another argument does not fit.
 
     Example:
@@ -282,15 +282,15 @@ def guided_backprop(
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         target: The value that is explained, as in ``attribute``.
-        chunk: At most this many examples at once, to limit memory.
+        chunk: The number of examples to process at once, to limit memory.
 
     Returns:
         An ``Attribution``; its ``input`` is the gradient.
 
     Raises:
-        TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
+        TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: ``target`` or ``chunk`` does not fit.
 
     Example:
@@ -319,15 +319,15 @@ def deconvnet(
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         target: The value that is explained, as in ``attribute``.
-        chunk: At most this many examples at once, to limit memory.
+        chunk: The number of examples to process at once, to limit memory.
 
     Returns:
         An ``Attribution``; its ``input`` is the gradient.
 
     Raises:
-        TypeError: ``f`` is not a function, or ``x`` is not of real numbers.
+        TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: ``target`` or ``chunk`` does not fit.
 
     Example:

@@ -53,7 +53,7 @@ def _note(site: plugin.Site, y: Tensor | None, dy: Any) -> None:
             found[pattern] = Result(y, dy)
 
 
-def _noted(count: int, y: str | None) -> Callable[..., Any]:
+def _noting_gradient(count: int, y: str | None) -> Callable[..., Any]:
     """Return a gradient function that notes the result of its kernel.
 
     Args:
@@ -74,14 +74,14 @@ def _noted(count: int, y: str | None) -> Callable[..., Any]:
 def _table() -> Table:
     """Return gradients that note the results of all kernels."""
     table: Table = {
-        op: {"x": _noted(1, "y")} for op in (pg.hard_swish, pg.hard_sigmoid)
+        op: {"x": _noting_gradient(1, "y")} for op in (pg.hard_swish, pg.hard_sigmoid)
     }
     for name, kernel in plugin.contracts().items():
         if kernel.fused or not kernel.gradient:
             continue
         count = 1 if kernel.variadic_outputs else len(kernel.outputs)
         is_single = count == 1 and not kernel.variadic_outputs
-        rule = _noted(count, kernel.outputs[0] if is_single else None)
+        rule = _noting_gradient(count, kernel.outputs[0] if is_single else None)
         inputs = [x for x, gradient in kernel.gradient.items() if gradient is not None]
         if inputs:
             table[name] = dict.fromkeys(inputs, rule)
@@ -148,7 +148,7 @@ def grad_cam(
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
-        x: The examples, of real numbers.
+        x: The examples; they must be real.
         target: The value that is explained, as in ``attribute``.
         at: The name of the layer: a scope, or a pattern as in ``where=`` of
             ``override_gradient``. Its result is that of the last kernel that runs in
@@ -156,14 +156,14 @@ def grad_cam(
             scope, pass its result through ``pg.identity``.
         channel_axis: The axis of the channels in the result of the layer, such as 1 in
             ONNX models.
-        chunk: At most this many examples at once, to limit memory.
+        chunk: The number of examples to process at once, to limit memory.
 
     Returns:
         A tensor with the shape of the result of the layer without its channels.
 
     Raises:
-        TypeError: ``f`` is not a function, ``x`` is not of real numbers, or ``at`` is
-            not a string.
+        TypeError: ``f`` is not a function, ``x`` is not real, or ``at`` is not a
+            string.
         ValueError: The value does not depend on the scope, its result is not a batch of
             images, or another argument does not fit.
 
@@ -246,7 +246,7 @@ def patching(
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
             first axis is that of the examples.
-        clean: The examples, of real numbers; for tokens, their embeddings.
+        clean: The examples, which must be real; for tokens, their embeddings.
         corrupted: Other examples of the same shape, such as the same sentence with
             another name.
         metric: The value whose change is estimated, like ``target`` of ``attribute``:
@@ -256,14 +256,14 @@ def patching(
             ``where=`` of ``override_gradient``. The result of a scope is that of the
             last kernel that runs in it. A function with ``custom_grad`` is not a
             kernel: if it ends the scope, pass its result through ``pg.identity``.
-        chunk: At most this many examples at once, to limit memory.
+        chunk: The number of examples to process at once, to limit memory.
 
     Returns:
         A ``Patching``.
 
     Raises:
-        TypeError: ``f`` is not a function, the examples are not of real numbers, or
-            ``at`` contains something other than strings.
+        TypeError: ``f`` is not a function, the examples are not real, or ``at``
+            contains something other than strings.
         ValueError: The metric does not depend on a scope, or another argument does not
             fit.
 

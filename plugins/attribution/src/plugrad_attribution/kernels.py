@@ -102,10 +102,10 @@ LINEAR = {
     "plugrad.To",
 }
 
-# Linear kernels that may also write a number, which counts as a constant.
+# Linear kernels that may also fill elements with a number, which counts as a constant.
 WITH_FILL = {"CropAndResize", "PadV2", "RotateWithOffset", "Transform"}
 
-# Kernels that are replaced by their decomposition, whose kernels have rules.
+# Kernels that are decomposed; the kernels of their decompositions have rules.
 DECOMPOSED = ("GRU", "LRN", "LSTM", "SquaredDifference")
 
 GATES = (
@@ -158,7 +158,7 @@ TINY = 1e-9  # for inputs closer to 0 than this, a gate has its plain gradient
 def gate(
     dy: Tensor, x: Tensor, y: Tensor, original: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Return ``dy · y / x``; the derivative where ``x`` is close to zero."""
+    """Return ``dy · y / x``; where ``x`` is close to zero, the plain gradient."""
     is_small = pg.abs(x) < TINY
     return pg.where(is_small, original(dy), dy * y / pg.where(is_small, 1.0, x))
 
@@ -201,7 +201,7 @@ def _gate_of(kernel: plugin.Kernel) -> Callable[..., Tensor]:
 # --- products and sums -----------------------------------------------------------
 
 
-def of_two(amount: float, share: float = 0.5) -> Callable[..., Tensor]:
+def two_input_product(amount: float, share: float = 0.5) -> Callable[..., Tensor]:
     """Return the rule of a matrix product of two tensors that depend on the input.
 
     Args:
@@ -222,14 +222,14 @@ def by_operand(
     """Return a rule for both operands, ``a`` and ``b``, of a kernel.
 
     Args:
-        rule: A function of the cotangent, of ``original``, of a bool (does the other
-            operand depend on the input as well?), and of the values in ``reads``.
-        reads: The values that the rule reads: ``"x"`` is the operand itself, and
-            ``"y"`` the result.
+        rule: A function of the cotangent, ``original``, whether the other operand also
+            depends on the input, and the values in ``reads``.
+        reads: The names of the values that the rule reads: ``"x"`` is the operand
+            itself, and ``"y"`` the result.
 
     """
 
-    def of(x: str, other: str) -> Callable[..., Tensor]:
+    def operand_rule(x: str, other: str) -> Callable[..., Tensor]:
         names = [x if name == "x" else name for name in reads]
         is_shared = f"{other}_tracked"
 
@@ -239,7 +239,7 @@ def by_operand(
 
         return named(gradient, ["dy", "original", is_shared, *names])
 
-    return {"a": of("a", "b"), "b": of("b", "a")}
+    return {"a": operand_rule("a", "b"), "b": operand_rule("b", "a")}
 
 
 def products() -> Table:
@@ -270,7 +270,10 @@ def _divisor(
 
 
 def powers() -> Table:
-    """Return the rules of powers: the identity rule, halved if both operands share."""
+    """Return the rules of powers: the identity rule.
+
+    If both operands depend on the input, each gets half.
+    """
 
     def power(
         dy: Tensor,

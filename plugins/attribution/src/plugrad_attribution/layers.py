@@ -155,12 +155,12 @@ def convolutions(rule: Rule) -> Table:
     table: Table = {}
     for kernel, pattern in biased_convolutions().items():
         name = _KERNELS[kernel].inputs[0]
-        table[kernel] = {name: _of_kernel(kernel, name, rule)}
-        table[pattern] = {"x": _of_pattern(kernel, rule)}
+        table[kernel] = {name: _plain_gradient(kernel, name, rule)}
+        table[pattern] = {"x": _biased_gradient(kernel, rule)}
     return table
 
 
-def _of_kernel(kernel: str, name: str, rule: Rule) -> Callable[..., Tensor]:
+def _plain_gradient(kernel: str, name: str, rule: Rule) -> Callable[..., Tensor]:
     """Return the gradient of a convolution without a bias."""
     if name == "x":
         return lambda dy, x, filter, y, geometry: rule(
@@ -172,7 +172,7 @@ def _of_kernel(kernel: str, name: str, rule: Rule) -> Callable[..., Tensor]:
     )
 
 
-def _of_pattern(kernel: str, rule: Rule) -> Callable[..., Tensor]:
+def _biased_gradient(kernel: str, rule: Rule) -> Callable[..., Tensor]:
     """Return the gradient of a convolution with a bias."""
     return lambda dy, x, filter, bias, y, geometry, bias_tracked: applied(
         rule,
@@ -240,7 +240,7 @@ def dense() -> plugin.Pattern:
 
 
 def _is_dense(x: Tensor, w: Tensor, b: Tensor) -> bool:
-    """Return whether ``b`` is a bias, and not for example the mask of attention."""
+    """Return whether ``b`` is a bias rather than, for example, an attention mask."""
     return w.ndim <= 2 and is_bias(x, w, b)
 
 
@@ -253,20 +253,21 @@ def _to_weights(c: Tensor, x: Tensor, transpose_a: bool, transpose_b: bool) -> T
     return pg.matmul(rows, columns, transpose_a=True)
 
 
-def products(rule: Rule, of_two: Callable[..., Tensor]) -> Table:
+def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
     """Return gradients that apply a rule to all products with weights.
 
     Args:
         rule: The rule.
-        of_two: The gradient of a product of two tensors that both depend on the input,
-            such as queries and keys: a function of cotangent, result and ``original``.
+        two_input_rule: The gradient of a product of two tensors that both depend on the
+            input, such as queries and keys: a function of cotangent, result and
+            ``original``.
 
     """
 
-    def of_operand(x: str, w: str, kind: Callable[[bool, bool], Kind]) -> Any:
+    def operand_gradient(x: str, w: str, kind: Callable[[bool, bool], Kind]) -> Any:
         def gradient(dy: Tensor, original: Any, **given: Any) -> Tensor:
             if given[f"{w}_tracked"]:
-                return of_two(dy, given["y"], original)
+                return two_input_rule(dy, given["y"], original)
             layer = kind(given["transpose_a"], given["transpose_b"])
             return rule(dy, Layer(given[x], given[w], None, given["y"], *layer))
 
@@ -277,23 +278,26 @@ def products(rule: Rule, of_two: Callable[..., Tensor]) -> Table:
         x, w, b, y = [given[name] for name in ("x", "w", "b", "y")]
         kind = product(given["transpose_a"], given["transpose_b"])
         if given["w_tracked"]:
-            return of_two(dy, y, lambda c: kind.backward(c, w))
+            return two_input_rule(dy, y, lambda c: kind.backward(c, w))
         return applied(rule, dy, Layer(x, w, b, y, *kind), given["b_tracked"])
 
-    def of_weights(dy: Tensor, original: Any, **given: Any) -> Tensor:
+    def weights_gradient(dy: Tensor, original: Any, **given: Any) -> Tensor:
         if not given["x_tracked"]:
             return original(dy)
         to_weights = lambda c: _to_weights(
             c, given["x"], given["transpose_a"], given["transpose_b"]
         )
-        return of_two(dy, given["y"], to_weights)
+        return two_input_rule(dy, given["y"], to_weights)
 
     names = ["dy", "x", "w", "b", "y", "transpose_a", "transpose_b"]
     dense_rules = {
         "x": named(with_bias, [*names, "w_tracked", "b_tracked"]),
-        "w": named(of_weights, [*names, "x_tracked", "original"]),
+        "w": named(weights_gradient, [*names, "x_tracked", "original"]),
     }
-    operands = {"a": of_operand("a", "b", _left), "b": of_operand("b", "a", _right)}
+    operands = {
+        "a": operand_gradient("a", "b", _left),
+        "b": operand_gradient("b", "a", _right),
+    }
     return {"BatchMatMul": operands, dense(): dense_rules}
 
 
@@ -311,7 +315,7 @@ def marked(x: Tensor) -> Tensor:
     return found
 
 
-def of_input() -> Table:
+def mark_gradient() -> Table:
     """Return the gradient of the mark: it turns relevance over value into relevance."""
 
     def gradient(dy: Tensor, x: Tensor) -> Tensor:
@@ -336,7 +340,7 @@ def note_way(name: str) -> None:
 
 @contextlib.contextmanager
 def noting_ways() -> Iterator[Ways]:
-    """Collect the names that ``note_way`` gets inside this block."""
+    """Collect the names that are passed to ``note_way`` inside this block."""
     ways: Ways = set()
     token = _ways.set(ways)
     try:
@@ -346,7 +350,7 @@ def noting_ways() -> Iterator[Ways]:
 
 
 def gives_relevance(rule: Rule) -> bool:
-    """Return whether a rule returns relevance, and not relevance over value."""
+    """Return whether a rule returns relevance rather than relevance over value."""
     return bool(getattr(rule, "gives_relevance", False))
 
 

@@ -1,7 +1,7 @@
 """Pairs of runs: the same kernel run on a baseline and on an input, for DeepLIFT.
 
-A model runs twice, on a baseline and on the input. The backward pass of the first run
-records the inputs and outputs of the kernels, and that of the second one reads them. So
+A model runs twice, on a baseline and on the input. The backward pass for the baseline
+records the inputs and outputs of the kernels, and the one for the input reads them. So
 the rules make no assumption about the layout of tensors. Both passes visit the same
 kernels in the same order.
 
@@ -30,46 +30,48 @@ class Runs:
     """The runs of one call: recorded for the baseline, then read for the input.
 
     Attributes:
-        of_baseline: Kernel name, input name and values of each run, in the order of the
-            backward pass.
+        baseline_runs: Kernel name, input name and values of each run, in the order of
+            the backward pass.
         without_rule: The kernels that had no rule, with their scopes.
 
     """
 
     def __init__(self) -> None:
-        self.of_baseline: list[tuple[str, str, Given]] = []
+        self.baseline_runs: list[tuple[str, str, Given]] = []
         self.without_rule: set[str] = set()
         self._unread: Iterator[tuple[str, str, Given]] | None = None
 
     def read(self) -> None:
-        """From now on, read what was recorded."""
-        self._unread = iter(self.of_baseline)
+        """Start reading the recorded runs."""
+        self._unread = iter(self.baseline_runs)
 
     def pair(self, kernel: str, name: str, given: Given) -> Given | None:
-        """Return the values of this run on the baseline; None while they are recorded.
+        """Return this run's values on the baseline; None while those are recorded.
 
         Raises:
             ValueError: A different kernel ran for the baseline.
 
         """
         if self._unread is None:
-            self.of_baseline.append((kernel, name, given))
+            self.baseline_runs.append((kernel, name, given))
             return None
-        before = next(self._unread, None)
-        if before is None or before[:2] != (kernel, name):
-            raise _mismatch(kernel, "nothing" if before is None else before[0])
-        return before[2]
+        at_baseline = next(self._unread, None)
+        if at_baseline is None or at_baseline[:2] != (kernel, name):
+            raise _mismatch(
+                kernel, "nothing" if at_baseline is None else at_baseline[0]
+            )
+        return at_baseline[2]
 
     def check_all_read(self) -> None:
-        """Raise a ``ValueError`` if the baseline has run more kernels."""
-        before = None if self._unread is None else next(self._unread, None)
-        if before is not None:
-            raise _mismatch("nothing", before[0])
+        """Raise a ``ValueError`` if the baseline ran more kernels than the input."""
+        at_baseline = None if self._unread is None else next(self._unread, None)
+        if at_baseline is not None:
+            raise _mismatch("nothing", at_baseline[0])
 
 
-def _mismatch(kernel: str, of_baseline: str) -> ValueError:
+def _mismatch(kernel: str, baseline_kernel: str) -> ValueError:
     return ValueError(
-        f"deep_lift: f runs {kernel} for x where it runs {of_baseline} for the "
+        f"deep_lift: f runs {kernel} for x where it runs {baseline_kernel} for the "
         "baseline; it must run the same kernels for both"
     )
 
@@ -91,14 +93,14 @@ def recording() -> Iterator[Runs]:
 def paired(
     kernel: str, name: str, rule: PairRule, *reads: str
 ) -> Callable[..., Tensor]:
-    """Return a gradient function that passes the values ``reads`` of both to a rule."""
+    """Return a gradient function that passes ``reads`` of both runs to a rule."""
 
     def gradient(dy: Tensor, **given: Any) -> Tensor:
-        before = _runs.get().pair(kernel, name, given)
-        if before is None:
+        at_baseline = _runs.get().pair(kernel, name, given)
+        if at_baseline is None:
             found: Tensor = given["original"](dy)
             return found
-        return rule(dy, given, before)
+        return rule(dy, given, at_baseline)
 
     return named(gradient, ["cotangent", *reads, "original"])
 
@@ -109,13 +111,13 @@ def without_rule(kernel: Kernel, name: str) -> Callable[..., Tensor]:
     def gradient(*dys: Any, site: plugin.Site, original: Any) -> Tensor:
         runs = _runs.get()
         given = {"original": original}
-        before = runs.pair(kernel.name, name, given)
+        at_baseline = runs.pair(kernel.name, name, given)
         found: Tensor = original(*dys)
-        if before is None:
+        if at_baseline is None:
             where = f" in scope {site.scope!r}" if site.scope else ""
             runs.without_rule.add(kernel.name + where)
             return found
-        return 0.5 * (found + before["original"](*dys))
+        return 0.5 * (found + at_baseline["original"](*dys))
 
     count = 1 if kernel.variadic_outputs else len(kernel.outputs)
     cotangents = [f"cotangent{number}" for number in range(count)]

@@ -10,7 +10,7 @@ from plugrad.plugin import Tensor
 
 from .flows import Flow
 
-MAX_LISTED_SCOPES = 20  # in an error
+MAX_LISTED_SCOPES = 20  # in an error message
 
 
 def names_of(who: str, at: str | Sequence[str]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def is_inside(scope: str, pattern: str) -> bool:
 def _listed(scopes: list[str]) -> str:
     """Return a text that lists scopes in the order of the model."""
     if not scopes:
-        return "no run that does is in a scope; name parts with pg.name_scope"
+        return "those that do are outside of all scopes; name parts with pg.name_scope"
     first = scopes[::-1][:MAX_LISTED_SCOPES]
     more = len(scopes) - len(first)
     return f"there are {', '.join(first)}" + (f" and {more} more" if more else "")

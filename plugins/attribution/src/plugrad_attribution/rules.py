@@ -27,7 +27,7 @@ Part = tuple[int, Tensor, Tensor | float]  # the sign of the inputs, weights, an
 
 
 def stabilized(z: Tensor, amount: float) -> Tensor:
-    """Return ``z`` moved away from zero: ``z + amount`` if it is not negative."""
+    """Return ``z`` moved away from zero by ``amount``; 0 counts as positive."""
     return z + pg.where(z >= 0, amount, -amount)
 
 
@@ -93,7 +93,7 @@ class Gamma:
     layers with negative inputs and results.
 
     Args:
-        gamma: How much more positive contributions count; 0 is the epsilon rule, and
+        gamma: How much more positive contributions count; 0 gives the epsilon rule, and
             infinity the rule ``ZPlus``.
         stabilizer: The stabilizer of the denominators.
 

@@ -59,9 +59,9 @@ def summed_to(value: Tensor, x: Tensor) -> Tensor:
 def _rescale(x: str, y: str) -> PairRule:
     """Return the rule of a function of one tensor: ``dy · (y - y₀) / (x - x₀)``."""
 
-    def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
-        change = dy * (now[y] - before[y])
-        return over_step(change, now[x], before[x], now["original"](dy))
+    def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
+        change = dy * (at_input[y] - at_baseline[y])
+        return over_step(change, at_input[x], at_baseline[x], at_input["original"](dy))
 
     return rule
 
@@ -73,14 +73,14 @@ def _shapley(kernel: Kernel, name: str, other: str) -> PairRule:
     changes before ``b`` and if it changes after ``b``.
     """
 
-    def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
-        change = now["y"] - before["y"]
-        if now[f"{other}_tracked"]:
-            first = _mixed(kernel, {name: now[name], other: before[other]})
-            last = _mixed(kernel, {name: before[name], other: now[other]})
+    def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
+        change = at_input["y"] - at_baseline["y"]
+        if at_input[f"{other}_tracked"]:
+            first = _mixed(kernel, {name: at_input[name], other: at_baseline[other]})
+            last = _mixed(kernel, {name: at_baseline[name], other: at_input[other]})
             change = 0.5 * (change + first - last)
-        x, x0 = now[name], before[name]
-        return over_step(summed_to(dy * change, x), x, x0, now["original"](dy))
+        x, x0 = at_input[name], at_baseline[name]
+        return over_step(summed_to(dy * change, x), x, x0, at_input["original"](dy))
 
     return rule
 
@@ -101,11 +101,11 @@ def _factor(name: str, other: str) -> PairRule:
     ``x * (x > 0)``, the product is a function of one tensor.
     """
 
-    def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
-        x, b, b0 = now[name], now[other], before[other]
-        if now[f"{other}_tracked"]:
+    def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
+        x, b, b0 = at_input[name], at_input[other], at_baseline[other]
+        if at_input[f"{other}_tracked"]:
             return summed_to(dy * 0.5 * (b + b0), x)
-        slope = over_step(now["y"] - before["y"], x, before[name], b)
+        slope = over_step(at_input["y"] - at_baseline["y"], x, at_baseline[name], b)
         return summed_to(dy * pg.where(b == b0, b, slope), x)
 
     return rule
@@ -114,15 +114,15 @@ def _factor(name: str, other: str) -> PairRule:
 def _mean_gradient(others: list[str]) -> PairRule:
     """Return the rule of products: the mean of the gradients of both runs.
 
-    The gradient of a factor is linear in the other factor, so this is exact. If the
-    input is the only one that depends on ``x``, the kernel is linear in it.
+    The gradient of a factor is linear in the other factor, so this is exact. If only
+    one input depends on ``x``, the kernel is linear in it.
     """
 
-    def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
-        found: Tensor = now["original"](dy)
-        if not any(now[f"{other}_tracked"] for other in others):
+    def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
+        found: Tensor = at_input["original"](dy)
+        if not any(at_input[f"{other}_tracked"] for other in others):
             return found
-        return 0.5 * (found + before["original"](dy))
+        return 0.5 * (found + at_baseline["original"](dy))
 
     return rule
 
@@ -130,16 +130,19 @@ def _mean_gradient(others: list[str]) -> PairRule:
 def _extremum(sign: float) -> PairRule:
     """Return the rule of maxima (``sign`` 1) and minima (-1).
 
-    If the maximum has risen, the element where it is now has risen at least as much. If
-    it has fallen, the element where it was before has fallen at least as much.
+    If the maximum has risen, the element that is the maximum at the input has risen at
+    least as much. If it has fallen, the element that is the maximum at the baseline has
+    fallen at least as much.
     """
 
-    def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
-        change = now["y"] - before["y"]
-        is_now = sign * change > 0
-        moved = now["original"](dy * pg.where(is_now, change, 0.0))
-        moved = moved + before["original"](dy * pg.where(is_now, 0.0, change))
-        return over_step(moved, now["x"], before["x"], now["original"](dy))
+    def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
+        change = at_input["y"] - at_baseline["y"]
+        use_input = sign * change > 0
+        total = at_input["original"](dy * pg.where(use_input, change, 0.0))
+        total = total + at_baseline["original"](dy * pg.where(use_input, 0.0, change))
+        return over_step(
+            total, at_input["x"], at_baseline["x"], at_input["original"](dy)
+        )
 
     return rule
 
@@ -151,17 +154,17 @@ def _choice(name: str, other: str) -> PairRule:
     result. If both are functions of the same tensor, this is the rescale rule.
     """
 
-    def rule(dy: Tensor, now: Given, before: Given) -> Tensor:
-        is_same = now["condition"] == before["condition"]
-        step = now[name] - before[name]
-        other_step = now[other] - before[other]
-        if not now[f"{other}_tracked"]:
+    def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
+        is_same = at_input["condition"] == at_baseline["condition"]
+        step = at_input[name] - at_baseline[name]
+        other_step = at_input[other] - at_baseline[other]
+        if not at_input[f"{other}_tracked"]:
             other_step = pg.zeros_like(other_step)
         squares = step * step + other_step * other_step
         squares = pg.where(squares == 0, 1.0, squares)
-        share = step * (now["y"] - before["y"]) / squares
-        return now["original"](pg.where(is_same, dy, 0.0)) + summed_to(
-            pg.where(is_same, 0.0, dy * share), now[name]
+        share = step * (at_input["y"] - at_baseline["y"]) / squares
+        return at_input["original"](pg.where(is_same, dy, 0.0)) + summed_to(
+            pg.where(is_same, 0.0, dy * share), at_input[name]
         )
 
     return rule
@@ -170,30 +173,30 @@ def _choice(name: str, other: str) -> PairRule:
 # --- softmax ---------------------------------------------------------------------
 
 
-def _log_softmax(dy: Tensor, now: Given, before: Given) -> Tensor:
+def _log_softmax(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
     """Apply the rules of exponentials, sum, logarithm and difference.
 
     With ``s = Σ exp(x)``, the slope of ``log s`` with respect to ``x_i`` is that of
     ``exp(x_i)`` over that of ``exp(log s)``, which is between 0 and 1.
     """
-    x, x0 = now["logits"], before["logits"]
-    log_s, log_s0 = _log_sum(now), _log_sum(before)
+    x, x0 = at_input["logits"], at_baseline["logits"]
+    log_s, log_s0 = _log_sum(at_input), _log_sum(at_baseline)
     top = pg.maximum(log_s, log_s0)
-    of_parts = _slope_of_exp(x - top, x0 - top)
-    of_sum = _slope_of_exp(log_s - top, log_s0 - top)
-    total = pg.sum(dy, axis=now["axis"], keepdims=True)
-    return dy - total * of_parts / of_sum
+    slope_of_parts = _slope_of_exp(x - top, x0 - top)
+    slope_of_sum = _slope_of_exp(log_s - top, log_s0 - top)
+    total = pg.sum(dy, axis=at_input["axis"], keepdims=True)
+    return dy - total * slope_of_parts / slope_of_sum
 
 
-def _softmax(dy: Tensor, now: Given, before: Given) -> Tensor:
+def _softmax(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
     """Apply the rules of the exponential and of ``log_softmax``.
 
     Slopes of the quotient ``exp(x) / s`` would grow exponentially with a common change
     of all logits.
     """
-    log_y = now["logits"] - _log_sum(now)
-    log_y0 = before["logits"] - _log_sum(before)
-    return _log_softmax(dy * _slope_of_exp(log_y, log_y0), now, before)
+    log_y = at_input["logits"] - _log_sum(at_input)
+    log_y0 = at_baseline["logits"] - _log_sum(at_baseline)
+    return _log_softmax(dy * _slope_of_exp(log_y, log_y0), at_input, at_baseline)
 
 
 def _log_sum(run: Given) -> Tensor:
@@ -227,8 +230,8 @@ ELEMENTWISE = {
     "Step",
     "Trunc",
 }
-ELEMENTWISE_OPS = (pg.hard_swish, pg.hard_sigmoid)  # their gradients are custom_grad
-OF_TWO = {"Atan2", "Hypot", "Maximum", "Minimum", "Pow", "Prelu"}
+ELEMENTWISE_OPS = (pg.hard_swish, pg.hard_sigmoid)  # they have custom_grad
+TWO_INPUT_KERNELS = {"Atan2", "Hypot", "Maximum", "Minimum", "Pow", "Prelu"}
 PRODUCTS = {
     "BatchMatMul",
     "Conv2D",
@@ -256,14 +259,14 @@ COMPOSED = (
 
 def _table() -> Table:
     """Return the gradients of all kernels that are not linear."""
-    table = _of_others()
+    table = _gradients_without_rule()
     for name in sorted(ELEMENTWISE):
         x, y = _KERNELS[name].inputs[0], _KERNELS[name].outputs[0]
         table[name] = {x: paired(name, x, _rescale(x, y), x, y)}
     for op in ELEMENTWISE_OPS:
         table[op] = {"x": paired(op.__name__, "x", _rescale("x", "y"), "x", "y")}
-    for name in sorted(OF_TWO):
-        table[name] = _of_two(_KERNELS[name])
+    for name in sorted(TWO_INPUT_KERNELS):
+        table[name] = _two_input_gradients(_KERNELS[name])
     table["Multiply"] = {
         name: paired("Multiply", name, _factor(name, other), *_reads(name, other))
         for name, other in (("a", "b"), ("b", "a"))
@@ -274,7 +277,7 @@ def _table() -> Table:
         table[name] = {"x": paired(name, "x", _extremum(sign), "x", "y")}
     table["RealDiv"] = {
         "a": paired("RealDiv", "a", _mean_gradient(["b"]), "b_tracked"),
-        "b": _of_two(_KERNELS["RealDiv"])["b"],
+        "b": _two_input_gradients(_KERNELS["RealDiv"])["b"],
     }
     table["Select"] = _choices()
     for name, rule in (("Softmax", _softmax), ("LogSoftmax", _log_softmax)):
@@ -282,7 +285,7 @@ def _table() -> Table:
     return table
 
 
-def _of_two(kernel: Kernel) -> dict[str, Callable[..., Tensor]]:
+def _two_input_gradients(kernel: Kernel) -> dict[str, Callable[..., Tensor]]:
     """Return the gradients of an element-wise function of two tensors."""
     a, b = kernel.inputs
     found = {}
@@ -316,7 +319,7 @@ def _choices() -> dict[str, Callable[..., Tensor]]:
     return found
 
 
-def _of_others() -> Table:
+def _gradients_without_rule() -> Table:
     """Return the gradients of the nonlinear kernels that have no rule."""
     skipped = {*kernels.LINEAR, *COMPOSED}
     table: Table = {}

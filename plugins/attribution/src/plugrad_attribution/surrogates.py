@@ -73,7 +73,7 @@ def fast_sigmoid(slope: float = 25.0) -> Table:
         Neural Networks", 2018; in the form of snntorch.
 
     """
-    return _of_step(_fast_sigmoid(_positive("fast_sigmoid", "slope", slope)))
+    return _step_table(_fast_sigmoid(_positive("fast_sigmoid", "slope", slope)))
 
 
 @functools.cache
@@ -104,7 +104,7 @@ def atan(alpha: float = 2.0) -> Table:
         Learning of Spiking Neural Networks", 2021; in the form of snntorch.
 
     """
-    return _of_step(_atan(_positive("atan", "alpha", alpha)))
+    return _step_table(_atan(_positive("atan", "alpha", alpha)))
 
 
 @functools.cache
@@ -138,7 +138,7 @@ def sigmoid(slope: float = 25.0) -> Table:
         F. Zenke and S. Ganguli, 2018; in the form of snntorch.
 
     """
-    return _of_step(_sigmoid(_positive("sigmoid", "slope", slope)))
+    return _step_table(_sigmoid(_positive("sigmoid", "slope", slope)))
 
 
 @functools.cache
@@ -175,7 +175,7 @@ def triangular(threshold: float = 1.0) -> Table:
         The function of this name in snntorch.
 
     """
-    return _of_step(_triangular(_positive("triangular", "threshold", threshold)))
+    return _step_table(_triangular(_positive("triangular", "threshold", threshold)))
 
 
 @functools.cache
@@ -188,7 +188,7 @@ def spike_rate_escape(beta: float = 1.0, slope: float = 25.0) -> Table:
 
     Args:
         beta: How narrow the gradient is.
-        slope: Its largest value.
+        slope: The largest value of the gradient.
 
     Returns:
         A table of gradients for ``pg.use_gradients``.
@@ -209,7 +209,7 @@ def spike_rate_escape(beta: float = 1.0, slope: float = 25.0) -> Table:
     """
     who = "spike_rate_escape"
     beta = _positive(who, "beta", beta)
-    return _of_step(_spike_rate_escape(beta, _positive(who, "slope", slope)))
+    return _step_table(_spike_rate_escape(beta, _positive(who, "slope", slope)))
 
 
 @functools.cache
@@ -240,7 +240,7 @@ def straight_through() -> Table:
         Neurons for Conditional Computation", 2013.
 
     """
-    return _of_step(_straight)
+    return _step_table(_straight)
 
 
 def identity_estimator() -> Table:
@@ -320,7 +320,7 @@ PACKS: Mapping[str, Callable[[], Table]] = {
 # --- arguments -------------------------------------------------------------------
 
 
-def _of_step(gradient: Gradient) -> Table:
+def _step_table(gradient: Gradient) -> Table:
     return {"Step": {"x": gradient}}
 
 
