@@ -324,9 +324,9 @@ def test_definitions_that_do_not_fit():
         elementwise_kernel("custom.Z(x)", "y = x", gradients={"z": lambda dy: dy})
     with pytest.raises(ValueError, match="decomposition of"):
         elementwise_kernel("custom.Z(x)", "y = x", decomposition=lambda z: z)
-    with pytest.raises(ValueError, match="needs inputs, and code whose last"):
+    with pytest.raises(ValueError, match="needs at least one input, and its code"):
         elementwise_kernel("Relu", "z = x")
-    with pytest.raises(ValueError, match="may vary"):
+    with pytest.raises(ValueError, match="variadic or optional"):
         elementwise_kernel("AddN", "y = x")
     with pytest.raises(ValueError, match="write one function"):
         source_kernel("custom.Blur(x)", "void blur(__global float *x) {}")

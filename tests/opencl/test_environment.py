@@ -317,8 +317,8 @@ PROGRAMS = {
     "empty": ("sys.executable = ''", "there is no interpreter"),
     "missing": ("sys.executable = '/no/such/file'", "'/no/such/file' does not start"),
     "not executable": ("sys.executable = __file__", "does not start: Permission"),
-    "other": ("sys.executable = '/bin/true'", "'/bin/true' does not run modules"),
-    "itself": ("sys.executable = sys.argv[1]", "does not run modules of Python"),
+    "other": ("sys.executable = '/bin/true'", "'/bin/true' does not run Python"),
+    "itself": ("sys.executable = sys.argv[1]", "does not run Python modules"),
 }
 PROGRAM = """
 import os, sys

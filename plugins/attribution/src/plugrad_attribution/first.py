@@ -153,8 +153,8 @@ def _entry_gradient(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
     def gradient(dy: Tensor, x: Tensor, w: Tensor, y: Tensor, **given: Any) -> Tensor:
         note_way(entry.pattern.name)
         b = given.get("b")
-        rearranged_by = {name: given[name] for name in entry.rearranged_by}
-        at_layer, back = pg.vjp(lambda x: rearranged(x, rearranged_by), x)
+        values = {name: given[name] for name in entry.rearranged_by}
+        at_layer, back = pg.vjp(lambda x: rearranged(x, values), x)
         layer = Layer(at_layer, w, b, y, *entry.kind(given))
         found = applied(rule, dy, layer, given.get("b_tracked", False))
         if not gives_relevance(rule):

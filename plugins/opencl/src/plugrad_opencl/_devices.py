@@ -185,7 +185,7 @@ def remarks(used: DeviceInfo) -> list[str]:
 # --- trying ----------------------------------------------------------------------
 
 TRIAL = "PLUGRAD_OPENCL_TRIAL"  # set in a trial process and its children
-TRIAL_BEGINS = "plugrad-opencl: the trial begins"  # its first output
+TRIAL_BEGINS = "plugrad-opencl: the trial begins"  # the first output of a trial process
 
 
 class Verdict(NamedTuple):
@@ -256,7 +256,7 @@ def _known(file: Path) -> Verdict | None:
 
 
 def _try(device: DeviceInfo) -> Verdict:
-    """Run ``_trial`` in another process. ``sys.executable`` may be no interpreter."""
+    """Run ``_trial`` in another process, if ``sys.executable`` is an interpreter."""
     command = [sys.executable, "-m", "plugrad_opencl._trial", device.key]
     how: dict[str, Any] = {"env": os.environ | {TRIAL: "1"}, "timeout": TRIAL_TIMEOUT_S}
     how |= {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
@@ -266,10 +266,10 @@ def _try(device: DeviceInfo) -> Verdict:
         return Verdict(None, f"{sys.executable!r} does not start: {error.strerror}")
     except subprocess.TimeoutExpired as late:
         if TRIAL_BEGINS not in str(late.stdout):
-            return Verdict(None, f"{sys.executable!r} does not run modules of Python")
+            return Verdict(None, f"{sys.executable!r} does not run Python modules")
         return Verdict(f"a test of it did not end in {TRIAL_TIMEOUT_S} seconds")
     if TRIAL_BEGINS not in done.stdout:
-        return Verdict(None, f"{sys.executable!r} does not run modules of Python")
+        return Verdict(None, f"{sys.executable!r} does not run Python modules")
     if done.returncode == 0:
         return Verdict(None)
     text = done.stderr.strip() or done.stdout.partition(TRIAL_BEGINS)[2].strip()

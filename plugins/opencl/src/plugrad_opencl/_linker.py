@@ -6,13 +6,13 @@ without start-up code, thread-local data and libraries. An object with anything 
 rejected. `environment` puts a script on PATH that runs `main` in a separate process,
 without the packages of plugrad. Therefore this file imports none of them.
 
-It is a trick that relies on the contents of the objects that LLVM writes for x86-64.
+This linker is a trick: it relies on what LLVM writes to objects for x86-64.
 
 - *Fallback*: an ``ld`` on PATH takes precedence; without an interpreter, the linker of
   the package ziglang is used. ``test_without_a_linker`` runs kernels with each.
 - *Tried with*: the objects of pocl-binary-distribution 3.0 (LLVM 14).
-- *Delete it* when the package index has a PoCL that links by itself. It makes nothing
-  faster: PoCL has no device without a linker.
+- *Delete it* when the package index has a PoCL that links by itself. The trick makes
+  nothing faster, but PoCL has no device without a linker.
 
 The library has two segments, whose addresses are their offsets in the file. The first
 contains headers, symbols, code and constants; the second contains everything that the
@@ -168,8 +168,8 @@ class Library:
     Attributes:
         image: The contents of the file.
         addresses: The addresses of the object's sections, by section index.
-        numbers: The numbers of the exported and imported symbols in the loader's table,
-            by symbol index.
+        numbers: The positions of the exported and imported symbols in the loader's
+            table, by symbol index.
         table: The addresses of the entries of the global offset table, by symbol index.
         stubs: The addresses of the stubs, by symbol index. A stub jumps to a function
             of another library.

@@ -11,7 +11,7 @@ The trick relies on the layout of PoCL's device struct, which no header document
 - *Tried with*: pocl-binary-distribution 3.0 (LLVM 14) and pyopencl 2026.1, x86-64.
   The trick does not touch any other PoCL.
 - *Delete it* when the package index has a PoCL whose LLVM knows current processors, or
-  if ``benchmarks/tricks.py`` shows less than a factor of 1.3.
+  if ``benchmarks/tricks.py`` shows a speedup below 1.3.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 
 from ._devices import TRIAL_BEGINS, devices
 
-VECTOR = "__attribute__((ext_vector_type(8), aligned(4)))"  # not for GPUs
+VECTOR = "__attribute__((ext_vector_type(8), aligned(4)))"  # used only on CPUs
 SOURCE = """
 typedef float T VECTOR;
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

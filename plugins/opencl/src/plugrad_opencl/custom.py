@@ -1,7 +1,8 @@
 """Custom kernels in OpenCL C: contract, kernel, gradient and op in one call.
 
 Map: ``elementwise_kernel``, from an expression; ``source_kernel``, from a whole kernel;
-``CustomKernel``, the op that both return; contracts. ``custom_source`` handles the C.
+``CustomKernel``, the op that both return; contracts. ``custom_source`` handles the C
+code.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from plugrad.plugin import Kernel, Spec, Tensor, TensorLike
 
 from . import source
 from .arrays import ClArray, ClArrays, DType, empty
-from .custom_source import Source, body, deciding, number, without_comments
+from .custom_source import Source, body, number, without_comments, working_dtype
 from .elementwise import Function, elementwise
 
 Gradients = Mapping[str, Function | None]
@@ -70,8 +71,8 @@ def elementwise_kernel(
     contract = _contract(caller, kernel, out, y)
     if not contract.inputs or contract.outputs != (y,):
         raise ValueError(
-            f"{caller}: {contract} needs inputs, and code whose last assignment is its "
-            f"output, not {y}"
+            f"{caller}: {contract} needs at least one input, and its code must assign "
+            f"the output last; it assigns {y!r} last"
         )
     run = elementwise(
         re.sub(r"\W", "_", contract.name),
@@ -96,11 +97,11 @@ def _assigned_name(kernel: str | Kernel, code: str) -> str:
 
 
 def _broadcast_rule(dtype: DType | None) -> Outputs:
-    """Return the rule for an output of this dtype; None: the dtype of ``T``."""
+    """Return the rule for an output of ``dtype``; None stands for that of ``T``."""
 
     def out(*xs: Spec, **_: Any) -> Spec:
         shape = geometry.broadcast("elementwise_kernel", *[x.shape for x in xs])
-        return Spec(shape, dtype or deciding([x.dtype for x in xs]))
+        return Spec(shape, dtype or working_dtype([x.dtype for x in xs]))
 
     return out
 
@@ -111,7 +112,7 @@ def _with_checks(
     """Return ``run`` with a check of the dtypes of inputs and of the attributes."""
 
     def implementation(*xs: ClArray, **values: Any) -> Any:
-        work = deciding([x.dtype for x in xs])
+        work = working_dtype([x.dtype for x in xs])
         if work in supported:
             for name, value in values.items():
                 number(contract, name, value, work)
@@ -217,7 +218,7 @@ class CustomKernel:
         if "." not in contract.name and (known is None or decomposition is not None):
             raise ValueError(
                 f"{contract.name}: a new kernel needs a dotted name, such as "
-                f"'mylib.{contract.name}', and decomposition= is for new kernels"
+                f"'mylib.{contract.name}'; only a new kernel takes decomposition="
             )
         _check(contract, self._rules, decomposition)
         found = [n for n in pg.backends() if re.fullmatch(r"opencl(-\d+)?", n)]
@@ -299,7 +300,9 @@ def _contract(
         contract = Kernel(kernel if has_outputs else f"{kernel} -> {assigned}", out=out)
         contract.broadcasts = bool(assigned) and len(contract.inputs) > 1
     if contract.variadic or contract.variadic_outputs or contract.optional:
-        raise ValueError(f"{caller}: {contract} has inputs or outputs that may vary")
+        raise ValueError(
+            f"{caller}: {contract} has variadic or optional inputs or outputs"
+        )
     return contract
 
 

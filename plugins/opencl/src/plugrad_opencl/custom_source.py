@@ -1,7 +1,7 @@
 """The OpenCL C of custom kernels: an expression, or a whole kernel with parameters.
 
 Map: ``body``, the function of an elementwise kernel; ``Source``, a whole kernel;
-``number`` and ``deciding``, for values and dtypes.
+``number`` and ``working_dtype``, for values and dtypes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Parameter(NamedTuple):
 
 
 class Source:
-    """The programs of a whole kernel, by device and dtypes."""
+    """A whole kernel: its programs by device and dtypes."""
 
     def __init__(self, contract: Kernel, code: str, group: int) -> None:
         self.contract = contract
@@ -119,7 +119,7 @@ class Source:
         """Enqueue the kernel; ``arrays`` are in the order of the contract."""
         by_name = dict(zip(self.arrays, arrays, strict=True))
         types = {f"{n}_t": x.dtype for n, x in by_name.items()}
-        types["T"] = deciding([x.dtype for x in arrays])
+        types["T"] = working_dtype([x.dtype for x in arrays])
         values: list[Any] = []
         scalars: list[Any] = []
         for p in self.parameters:
@@ -190,6 +190,6 @@ def _parameter(what: str, text: str) -> Parameter:
     )
 
 
-def deciding(dtypes: Sequence[DType]) -> DType:
+def working_dtype(dtypes: Sequence[DType]) -> DType:
     """Return the dtype of ``T``: the first that is not bool."""
     return next((d for d in dtypes if d.kind != "b"), dtypes[0])

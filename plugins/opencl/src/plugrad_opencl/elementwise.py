@@ -239,7 +239,7 @@ class Parts(NamedTuple):
 
 
 def _types(c_types: list[str], work: DType, out: DType) -> list[str]:
-    """Return C that defines the types for the bodies."""
+    """Return C code that defines the types for the bodies."""
     types = {f"X{i}": c for i, c in enumerate(c_types)}
     types |= {"T": source.C[work], "Y": source.C[out], "I": signed(work)}
     lines = [f"VECTOR({n}, {t});" for n, t in types.items()]

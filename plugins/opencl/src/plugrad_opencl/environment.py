@@ -79,7 +79,7 @@ def prepare() -> None:
         cache = folder() / f"pocl-{_pocl.processor() or 'own'}"
         cache.mkdir(exist_ok=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)
-    # pyopencl raises an error if its cache is damaged or cannot be written, and the
+    # Disable pyopencl's cache: a damaged or read-only cache raises errors, and the
     # cache makes nothing faster.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     os.environ.setdefault("POCL_DEVICES", "basic pthread")
@@ -140,8 +140,8 @@ def _linker_of_ziglang() -> list[str]:
     return [str(zig), "ld.lld"] if os.access(zig, os.X_OK) else []
 
 
-# The script drops libraries: kernels call nothing in libc and libgcc, whose development
-# files may be missing.
+# The script drops the arguments that name libraries: kernels call nothing in libc and
+# libgcc, and the development files of these may be missing.
 _SHIM = """\
 #!/bin/sh
 for argument; do

@@ -6,7 +6,7 @@ the same bits. On a GPU, where a launch costs more than most kernels, several re
 over the same axes form one kernel. This kernel also stores the values of the region
 that later steps read.
 
-Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C.
+Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C code.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _reads(
 def _vectors(
     code: regions.Code, part: Graph, whole: Sequence[bool]
 ) -> tuple[str, list[int], str]:
-    """Return parameters, strides and C of a CPU kernel with one reduction."""
+    """Return parameters, strides and C code of a CPU kernel with one reduction."""
     cs = [source.C[part.specs[x].dtype] for x in code.inputs]
     given, names = _arguments(code, cs)
     functions = []
@@ -216,7 +216,7 @@ def _elements(
     read: Sequence[int],
     stores: Sequence[int],
 ) -> tuple[str, list[int], str]:
-    """Return parameters, strides and C of a GPU kernel.
+    """Return parameters, strides and C code of a GPU kernel.
 
     An element consists of one value for each reduction. The code that computes it also
     stores the values in ``stores``.

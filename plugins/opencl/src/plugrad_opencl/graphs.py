@@ -24,7 +24,10 @@ _CHECKED = {"GatherNd", "GatherV2", "ScatterNd", "Take", "TensorScatterUpdate"}
 
 
 def fusable(device: Device, step: Step, graph: Graph) -> Any:
-    """Return True if a step may join others, its outputs if it is its own region."""
+    """Return True if a step may join other steps in a region.
+
+    Return its outputs if it can only form a region of its own, and otherwise False.
+    """
     if folds.fusable(step, graph):
         return True
     if device.style == "gpu" and rows.is_row(step, graph):
@@ -42,5 +45,5 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
         find = sequences.compiled if device.style == "gpu" else folds.compiled
         function = find(device, graph)
     if function is None and not others:
-        function = sequences.alone(graph)
+        function = sequences.single_kernel(graph)
     return function and Recorded(device, function)

@@ -81,7 +81,7 @@ def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
 
 
 def widest(size: int, *widths: int) -> int:
-    """Return the largest size of a unit, up to 16 bytes, that divides all rows."""
+    """Return the largest unit, up to 16 bytes, that divides the lengths of all rows."""
     common = math.gcd(*widths)
     while size < 16 and common % 2 == 0:
         size = size * 2

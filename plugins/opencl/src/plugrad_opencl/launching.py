@@ -89,9 +89,9 @@ class Launch:
     ) -> None:
         """Enqueue one of the ``kernels``: ``enqueue(compiled, queue, items, args)``.
 
-        The kernel is removed from ``kernels`` until it is enqueued. After its arguments
-        have been set, a finalizer may launch the same kernel, and then compiles another
-        one.
+        The kernel is removed from ``kernels`` until it is enqueued. Between setting its
+        arguments and enqueueing it, a finalizer may launch the same kernel; that launch
+        compiles another one.
         """
         device = self.device
         with device.lock:
@@ -143,7 +143,7 @@ class Launch:
 
 
 class Slot(int):
-    """The number of a buffer; its type distinguishes it from other numbers."""
+    """The index of a buffer, with a type that distinguishes it from other numbers."""
 
 
 class Relaunch:

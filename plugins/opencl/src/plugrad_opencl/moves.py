@@ -22,7 +22,8 @@ TILE_SIZE = 16  # rows and columns of a tile on a CPU
 SHORT_ROW_ELEMENTS = 64  # a CPU copies shorter rows in units of several elements
 LARGE_ELEMENTS = 1 << 31  # such arrays and larger ones need 64-bit offsets on GPUs
 
-# On a GPU, by the size of an element in bytes, on which the fastest tile depends.
+# The largest tiles on a GPU, by the size of an element in bytes, because the fastest
+# tile depends on it.
 MAX_TILE_SIDE = {1: 64, 2: 64, 4: 32, 8: 32, 16: 32}  # rows or columns
 TILE_ELEMENTS = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 1024}
 MIN_CROSSING_ELEMENTS = 512  # rows times columns; below, tiles would be mostly empty
@@ -222,7 +223,7 @@ def offset_types(device: Device, small: bool) -> dict[str, Any]:
 
 
 def _outer(rank: int) -> dict[str, Any]:
-    """Return C for ``rank`` axes: parameters, and offsets computed from ``rest``."""
+    """Return C code for ``rank`` axes: parameters, and offsets based on ``rest``."""
     sizes = [f", L d{k}" for k in range(1, rank)]
     sizes += [f", L {s}{k}" for s in "xy" for k in range(rank)]
     lines = [f"from += at{k} * (N)x{k}; to += at{k} * (N)y{k};" for k in range(rank)]
@@ -230,7 +231,7 @@ def _outer(rank: int) -> dict[str, Any]:
 
 
 def divided(rank: int, offset: str = "N") -> list[str]:
-    """Return C that splits ``rest`` into positions on ``rank`` axes.
+    """Return C code that splits ``rest`` into positions on ``rank`` axes.
 
     The positions are the variables ``at0``, ``at1`` and so on, of the type ``offset``.
     """

@@ -32,11 +32,11 @@ class Pool:
     Args:
         allocate: A function of a size in bytes that returns a new buffer, or raises
             MemoryError.
-        finish: Waits for the device.
+        finish: A function that waits for the device.
         limit: The maximum number of bytes in idle buffers.
         largest: The maximum number of bytes in a buffer.
         total: The maximum number of bytes in all buffers.
-        left: Returns the bytes that the system has left for the device.
+        left: A function that returns the bytes that the system has left for the device.
         lock: A reentrant lock, that of the device: with a separate one, two threads
             could wait for each other forever.
 
@@ -72,7 +72,7 @@ class Pool:
         self._set_aside: dict[int, Any] = {}  # pinned buffers that came back, by id
         self._unpinned: list[list[Any]] = []  # from finalizers in any thread
         self._promised = 0  # bytes of buffers that may be unwritten
-        self._unasked = 0  # bytes of new buffers since ``left`` was asked
+        self._unasked = 0  # bytes of new buffers since the last ``left()``
 
     def take(self, nbytes: int) -> Any:
         """Return a buffer of at least ``nbytes``, whose contents are arbitrary."""
@@ -114,7 +114,7 @@ class Pool:
                     self.lock.release()
 
     def pin(self, buffers: list[Any]) -> Callable[[list[Any]], None]:
-        """Lend or release none of these buffers, even after they have come back.
+        """Keep these buffers from being lent or released, even after they come back.
 
         Recorded launches read them; the array that owns a buffer may be dropped before
         the launches are, for example from a cache.

@@ -51,7 +51,8 @@ class Matrix(NamedTuple):
         rows: A table of int32 offsets of the rows; on a GPU, a result of
             ``tiles.places``.
         steps: The same for columns; a right matrix has none.
-        run: The number of consecutive table entries that are offsets of neighbors.
+        run: The number of consecutive table entries that are offsets of neighboring
+            elements.
         down: Whether ``run`` describes ``rows`` instead of ``steps``.
         image: The rectangle outside of which elements are 0.
 
@@ -203,7 +204,7 @@ def _gemm(
 
 
 def formulae(dtype: DType, activation: str = "linear") -> dict[str, str]:
-    """Return C for the types, the multiply-add and the epilogue."""
+    """Return C code for the types, the multiply-add and the epilogue."""
     product = PRODUCT.get(dtype.kind, "a * b + sum")
     finish = FINISH[activation]
     return {

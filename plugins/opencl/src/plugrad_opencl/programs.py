@@ -72,7 +72,7 @@ def _log(error: Exception) -> str:
 
 
 def _options(kind: str, handle: Any) -> list[str]:
-    """Return the compiler options; by default GPUs divide with errors of 2.5 ulp."""
+    """Return the compiler options; without them, GPUs divide with errors of 2.5 ulp."""
     options = ["-w"]
     rounds = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     if kind != "cpu" and handle.single_fp_config & rounds:

@@ -215,8 +215,9 @@ class Launches:
 
     def __init__(self, device: Device, trace: Trace) -> None:
         self._device = device
-        # Kernels neither keep the constants alive nor keep the pool from lending them
-        # again, if the array that owns one is dropped from a cache.
+        # A cache may drop the array that owns a constant. Kernels do not keep the
+        # constant alive, and do not keep the pool from lending it again. So it is
+        # pinned.
         self._constants = [*trace.constants.values()]
         if self._constants:
             unpin = device.pool.pin(self._constants)

@@ -162,8 +162,8 @@ def reducer(
         dtype: The dtype of the elements.
         rows: Whether ``m`` is 1.
         shape: The number of items in a group, and of those that share a result.
-        reads: The parameters of the kernel, and C that computes elements from them. By
-            default the kernel reads an array for each reduction.
+        reads: The parameters of the kernel, and C code that computes elements from
+            them. By default the kernel reads an array for each reduction.
 
     """
     if dtype not in source.C:
@@ -246,7 +246,7 @@ def _functions(identities: Sequence[str], joins: Sequence[str]) -> str:
 
 
 def _array_reads(device: Device, count: int) -> tuple[str, str]:
-    """Return parameters, and C that reads an element of each of ``count`` arrays."""
+    """Return parameters, and C code that reads an element of ``count`` arrays."""
     arrays = [f"__global const S *restrict x{i}" for i in range(count)]
     arguments = ", ".join(arrays)
     names = [f"x{i}" for i in range(count)]

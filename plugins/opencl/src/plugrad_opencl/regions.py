@@ -5,7 +5,7 @@ within a function, as it does in the kernel of the step, but not across function
 Therefore the results have the same bits as those of the separate kernels.
 
 Map: ``fusable``, which steps can be in a region; ``compiled``, the function of a
-region; ``Code``, its C.
+region; ``Code``, its C code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .kernels.creation import converter
 from .runtime import Device, Launch
 from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
-MOVES = ("BroadcastTo", "Identity")  # need no code: inputs broadcast anyway
+CODELESS = ("BroadcastTo", "Identity")  # need no code: inputs broadcast anyway
 LONG_ROW_ELEMENTS = 256  # in longer rows, the part that fills no vector is negligible
 MAX_ARGUMENTS = 120  # of 8 bytes: every device accepts 1024 bytes
 
@@ -32,7 +32,7 @@ MAX_ARGUMENTS = 120  # of 8 bytes: every device accepts 1024 bytes
 def fusable(step: Step, graph: Graph) -> bool:
     """Return whether the kernel of a step is an expression that works on vectors."""
     dtypes = _dtypes(step, graph)
-    if step.kernel.name in MOVES:
+    if step.kernel.name in CODELESS:
         return dtypes[0] in source.C and dtypes[0].kind != "c"
     programs = _programs(step)
     return programs is not None and programs.is_vector(dtypes)
@@ -91,7 +91,7 @@ def _dtypes(step: Step, graph: Graph) -> tuple[DType, ...]:
 
 
 class Code:
-    """The C of a region: a function for each kind of step, and a line for each step.
+    """The C code of a region: a function per kind of step, and a line per step.
 
     Attributes:
         inputs: The inputs of the graph, and then its constants.
@@ -118,7 +118,7 @@ class Code:
         dtypes = _dtypes(step, self.graph)
         given = [self.variables[x] for x in step.inputs if x is not None]
         programs = _programs(step)
-        if programs is None:  # one of ``MOVES``
+        if programs is None:  # one of ``CODELESS``
             self.variables[y] = given[0]
             return
         numbers = programs.numbers(dtypes, step.attrs)

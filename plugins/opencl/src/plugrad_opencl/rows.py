@@ -8,7 +8,7 @@ function of its kernel, so the results have the same bits as those of the separa
 kernels.
 
 Map: ``is_row``, which kernels are row kernels; ``compiled``, a region as one kernel;
-``_RegionCode``, its C.
+``_RegionCode``, its C code.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .walk import SLOTS, VECTORS
 
 FLOAT32 = np.dtype("float32")
 MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
-OPERATIONS = 4  # per element: the work of a row kernel, in element-wise steps
+ROW_KERNEL_STEPS = 4  # the work of a row kernel, in element-wise steps
 
 
 class Row(NamedTuple):
-    """A row kernel: its C name and flags, the registers of its inputs and result."""
+    """A row kernel: C name and flags, and the registers of its inputs and result."""
 
     name: str
     flags: dict[str, bool]
@@ -124,12 +124,12 @@ def _launcher(
     sizes: tuple[Shape, int],
     numbers: Sequence[float],
 ) -> Callable[..., Any]:
-    """Return a function that launches the kernel; ``sizes``: shape, row length."""
+    """Return a function that launches the kernel; ``sizes``: shape and row length."""
     (shape, n), device = sizes, launch.device
     size = prod(shape)
     rows = prod(shape) // n
     items = -(-rows // (layout.group // layout.lanes)) * layout.group
-    work = size * (OPERATIONS + len(graph.steps))
+    work = size * (ROW_KERNEL_STEPS + len(graph.steps))
     dtypes = [graph.specs[y].dtype for y in graph.outputs]
     constants = [*graph.constants.values()]
 
@@ -170,7 +170,7 @@ class _Value(NamedTuple):
 
 
 class _RegionCode:
-    """The C of a region around a row kernel.
+    """The C code of a region around a row kernel.
 
     Attributes:
         code: The element-wise steps, which have the row kernel's result as an input.
@@ -243,7 +243,7 @@ class _RegionCode:
         return [*given, "long rows", "long n"]
 
     def _row_setup(self, rank: int) -> str:
-        """Return C that sets a pointer to the row of each array, and the registers."""
+        """Return C code that sets a pointer to each array's row, and the registers."""
         lines = ["long rest = row;", *divided(rank, "long")]
         for i, own in enumerate(self.strides):
             terms = [f"at{k} * s{i}_{k}" for k in range(rank)]
@@ -257,7 +257,7 @@ class _RegionCode:
         return " ".join([*lines, f"UNROLLED(k, 1) {{ {zeros} }}"])
 
     def _element_loop(self, kept: Mapping[str, str], outputs: Sequence[int]) -> str:
-        """Return C that computes the elements of a work item, ``wide`` at a time.
+        """Return C code that computes the elements of a work item, ``wide`` at a time.
 
         This code stores the variables of ``kept`` in registers, and writes ``outputs``.
         """
@@ -291,7 +291,7 @@ class _RegionCode:
         return found[::-1]
 
     def _reads(self, wanted: set[str]) -> tuple[list[str], list[str]]:
-        """Return C that loads vectors, and C that sets variables to their elements."""
+        """Return C code that loads vectors, and code that unpacks their elements."""
         reads, parts = [], []
         wide = f"{self.wide}" if self.wide > 1 else ""
         for i, (variable, c) in enumerate(self.inputs):

@@ -80,7 +80,8 @@ class Device:
         self._launches: weakref.WeakValueDictionary[tuple[str, str], Launch]
         self._launches = weakref.WeakValueDictionary()
         self._latest: deque[Launch] = deque(maxlen=512)
-        # By number: the error message, and a callback for the case without an error.
+        # By the number of a check: its error message, and a callback if there is no
+        # error.
         self._checks: dict[int, Check] = {}
         self._numbers = itertools.count()
         flags = READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -307,7 +308,7 @@ class Device:
             self._finish_checks(checks)
 
     def _finish_checks(self, checks: dict[int, Check]) -> None:
-        """Raise if one of the ``checks`` has found a bad index, else call back."""
+        """Raise if one of the ``checks`` found a bad index, else run the callbacks."""
         found = np.zeros(4, np.int64)
         self._do(cl.enqueue_copy, self.quick, found, self.flag)
         bad = checks.get(int(found[0]))
@@ -341,10 +342,10 @@ class Device:
             self._do(self._finish)
             return self._do(self._timer.seconds) if self._timer else 0.0
 
-    def _timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``work``, an enqueueing function, with the timer if there is one."""
-        work = work.work if isinstance(work, Timed) else work
-        return Timed(work, self._timer) if self._timer else work
+    def _timed(self, enqueue: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``enqueue``, wrapped to record events if there is a timer."""
+        enqueue = enqueue.enqueue if isinstance(enqueue, Timed) else enqueue
+        return Timed(enqueue, self._timer) if self._timer else enqueue
 
     def _open_queues(self, timed: bool) -> None:
         options = (cl.command_queue_properties.PROFILING_ENABLE,) if timed else ()

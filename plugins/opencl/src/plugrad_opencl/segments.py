@@ -99,9 +99,9 @@ def _sorter(device: Device, name: str, integer: DType, is_first: bool) -> Launch
 
 
 def _sorted(ids: ClArray, segments: int) -> tuple[ClArray, ClArray]:
-    """Return the segments of all rows in ascending order, and the rows' numbers.
+    """Return the segments of all rows in ascending order, and the indices of the rows.
 
-    Rows that belong to no segment get the number after the last segment.
+    Rows that belong to no segment count as one segment after the last.
     """
     device, rows = ids.device, ids.size
     groups = -(-rows // CHUNK_ROWS)

@@ -6,8 +6,8 @@ step that depends on no row kernel is computed as late as possible, in the part 
 reads its result.
 
 Map: ``compiled``; ``_levels``, the parts of the steps; ``_chunks``, the reductions of a
-launch; ``_shared``, for rows that are normalized several times; ``alone``, a single
-kernel.
+launch; ``_shared``, for rows that are normalized several times; ``single_kernel``, for
+graphs of one step.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _split_at_row(
     after = [s for s in steps if s is not row and not dependents.isdisjoint(s.outputs)]
     yield from _without_rows(device, graph, before, [row, *after, *rest])
     part = _part(graph, [row], [*after, *rest])
-    yield part, alone(part)
+    yield part, single_kernel(part)
     yield from _without_rows(device, graph, after, rest)
 
 
@@ -115,7 +115,7 @@ def _one_or_more(
         return
     for i, step in enumerate(part.steps):
         single = _part(graph, [step], [*part.steps[i + 1 :], *rest])
-        yield single, alone(single)
+        yield single, single_kernel(single)
 
 
 def _chunks(steps: Sequence[Step]) -> list[list[Step]]:
@@ -184,13 +184,13 @@ def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
 
 
 def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
-    """Return the number of the part of each step, by its outputs.
+    """Return the number of the part that each step is in, by the outputs of the step.
 
     Each row kernel has its own even number. All reductions are in the last part,
     because no step of a region reads their results. Steps whose results only they read
     are there, too.
     """
-    level: dict[int, int] = {}  # of values
+    level: dict[int, int] = {}  # by value: the number of its part
     free: set[int] = set()  # values that depend on no row kernel
     taken: set[int] = set()
     for step in graph.steps:
@@ -232,7 +232,7 @@ def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
                 readers.setdefault(x, []).append(y)
 
 
-def alone(graph: Graph) -> Function:
+def single_kernel(graph: Graph) -> Function:
     """Return the kernel of a graph of one step, as a function of the graph's inputs.
 
     It returns the outputs of the graph, which may be fewer than those of the kernel.
@@ -261,7 +261,7 @@ def _with_constants(function: Function, graph: Graph) -> Function:
     numbers = {x: i for i, x in enumerate(graph.inputs)}
     constants = graph.constants
 
-    def of_inputs(*xs: Any) -> Any:
+    def with_constants(*xs: Any) -> Any:
         return function(
             *[
                 None
@@ -273,4 +273,4 @@ def _with_constants(function: Function, graph: Graph) -> Function:
             ]
         )
 
-    return of_inputs
+    return with_constants

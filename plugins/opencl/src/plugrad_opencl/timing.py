@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-MAX_PENDING_EVENTS = 4096  # whose times have not been added up
+MAX_PENDING_EVENTS = 4096  # events whose times have not been added up
 
 
 class Timer:
@@ -37,15 +37,15 @@ class Timer:
 
 
 class Timed:
-    """Calls ``work``, an enqueueing function, and records its event."""
+    """Calls ``enqueue``, and records the event that it returns."""
 
-    __slots__ = ("_timer", "work")
+    __slots__ = ("_timer", "enqueue")
 
-    def __init__(self, work: Callable[..., Any], timer: Timer) -> None:
-        self.work, self._timer = work, timer
+    def __init__(self, enqueue: Callable[..., Any], timer: Timer) -> None:
+        self.enqueue, self._timer = enqueue, timer
 
     def __call__(self, *args: Any) -> Any:
         """Enqueue, and return the event."""
-        event = self.work(*args)
+        event = self.enqueue(*args)
         self._timer.note(event)
         return event

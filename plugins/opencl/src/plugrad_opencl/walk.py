@@ -17,7 +17,7 @@ from .arrays import DType, Shape
 from .moves import LARGE_ELEMENTS, divided, offset_types
 from .runtime import Device, Launch
 
-# C that loads elements of input 0, of type X0, from pointer p0 into the variable v0.
+# C code that loads elements of input 0, of type X0, from pointer p0 into variable v0.
 SPLAT = "const X{0} v{0} = p{0}[0];"
 LOAD = "const X{0} v{0} = *(__global const X{0} *)(p{0} + j);"
 STORE = "*(__global {} *)(to{} + j) = {};"
@@ -43,7 +43,7 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """An output: its C types of a vector and of an element, and its variable."""
+    """An output: the C types of a vector and of an element, and the variable."""
 
     vector: str
     c: str
@@ -148,7 +148,7 @@ def _arguments(
 
 
 def _wide(inputs: list[Input], outputs: list[Output], lanes: int) -> dict[str, Any]:
-    """Return C that loads, unpacks, packs and stores vectors."""
+    """Return C code that loads, unpacks, packs and stores vectors."""
     moves = [(i, x.c) for i, x in enumerate(inputs) if x.advances != "0"]
     ys = [*enumerate(outputs)]
     loads = [WIDE_LOAD.format(i=i, c=c, lanes=lanes) for i, c in moves]
@@ -174,7 +174,7 @@ def _sizes(inputs: list[Input], rank: int) -> list[str]:
 
 
 def _offsets(inputs: list[Input], outputs: list[Output], rank: int) -> str:
-    """Return C that points ``p0``, ``p1`` and so on at the inputs' parts of a row."""
+    """Return C code that points ``p0``, ``p1``, ... at the inputs' parts of a row."""
     lines = ["Offset rest = row;", *divided(rank, "Offset")] if rank else []
     for i, (c, advances) in enumerate(inputs):
         steps = [f"at{k} * (Offset)s{i}_{k}" for k in range(rank)]

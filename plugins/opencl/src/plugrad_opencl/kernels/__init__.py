@@ -6,7 +6,7 @@ from ..recorded import by_shape
 
 # Kernels whose Python code takes longer than a launch are recorded. This list omits
 # kernels that only return views, and element-wise kernels, which have a shortcut.
-_PRODUCTS = (  # also recorded by precision
+_PRODUCTS = (  # recorded separately for each precision
     "BatchMatMul _FusedMatMul",
     "Conv2D Conv2DBackpropFilter Conv2DBackpropInput FusedConv2D",
     "Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2",

@@ -1,4 +1,4 @@
-"""Attention on CPUs, and rotary embeddings, for float32; others are decomposed."""
+"""Float32 attention on CPUs, and rotary embeddings; other cases are decomposed."""
 
 from __future__ import annotations
 

@@ -170,8 +170,9 @@ class Located(NamedTuple):
     Attributes:
         x: The array; on a CPU it includes the zeros.
         corner: The distance from the first place to the first element.
-        scale: The difference between the places of neighbors, for each spatial axis.
-        image: The places that are in the array; None if all places are.
+        scale: The difference between the places of neighboring elements, for each
+            spatial axis.
+        image: The rectangle of the places that are in the array; None if all are.
 
     """
 
@@ -196,7 +197,10 @@ class Located(NamedTuple):
         return [(i, 0) for i in range(count)]
 
     def table(self, *axes: Places, begin: bool = False) -> ClArray:
-        """Return sums of one entry per axis, with ``begin`` from the first place on."""
+        """Return the sums of all combinations of entries, one from each axis.
+
+        With ``begin``, positions count from the first place, not the first element.
+        """
         device = self.x.device
         if device.style == "cpu":
             return table(device, *[tuple([offset for offset, _ in a]) for a in axes])

@@ -66,9 +66,10 @@ def _gather_checked(
         return rows(x, indices, axis, batch_dims, check, wrap)
 
 
-# The cases in which all indices of an array are known to be in range: the size of the
-# axis, and whether negative indices are allowed. Arrays never change, so these cases
-# are not checked again: on a GPU, reading the flag takes as long as a small gather.
+# For each index array, the cases in which all its indices are known to be in range. A
+# case consists of the size of the axis and of whether negative indices are allowed.
+# Arrays never change, so these cases are not checked again: on a GPU, reading the flag
+# takes as long as a small gather.
 _KNOWN_CASES: WeakKeyDictionary[ClArray, set[tuple[int, bool]]] = WeakKeyDictionary()
 
 

@@ -75,7 +75,7 @@ def max_pool_with_argmax(
 @kernels("MaxPool3DGrad")
 @kernels("MaxPoolGrad")
 def max_pool_grad(dy: ClArray, x: ClArray, y: ClArray, *, geometry: Windows) -> ClArray:
-    """Find the maxima again, and add up at each the cotangents of its windows."""
+    """Find each maximum again, and add up the cotangents of its windows there."""
     if geometry.dilations == (1,) * len(geometry.window) and all(
         n <= s for n, s in zip(geometry.window, geometry.strides, strict=True)
     ):

@@ -22,7 +22,7 @@ kernels = KernelTable()
 def _tables(
     device: Device, geometry: Resizing, nearest: bool, dtype: DType
 ) -> list[ClArray]:
-    """Return the pixels before and after each output, and the latter's weights."""
+    """Return the pixels before and after each output, and the weights of the latter."""
     axes: list[Any] = [*geometry.linear]
     if nearest:
         axes = [(at, at, np.zeros(1)) for at in geometry.nearest]
