@@ -62,7 +62,7 @@ class Places:
                     self._several[name] = flow.site.kernel
 
     def relevance(self) -> dict[str, Tensor]:
-        """Return the relevance by the name of the scope.
+        """Return the relevance of each scope's result, by the name of the scope.
 
         Raises:
             ValueError: A scope has no run that receives relevance, or its last one has

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from . import _pocl, environment
 
-RETRY_AFTER_S = 600  # before a device that failed its trial is tried again
-TRIAL_TIMEOUT_S = 120  # for the process that tries a device
+RETRY_AFTER_S = 600  # the wait until a device that failed its trial is tried again
+TRIAL_TIMEOUT_S = 120  # the limit for the process that tries a device
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from . import source
 from .arrays import ClArray, DType
 from .runtime import Launch
 
-FAST = "cos|erf|erfc|exp|expm1|fmod|log|log1p|pow|sin|tan|tanh"  # f_... in cl/math.cl
+FAST = "cos|erf|erfc|exp|expm1|fmod|log|log1p|pow|sin|tan|tanh"  # see cl/math.cl
 _SKIPPED = {"__global", "global", "__constant", "constant", "const", "volatile"}
 _SKIPPED |= {"restrict", "__restrict"}
 _HEAD = re.compile(

@@ -26,7 +26,7 @@ from .runtime import Device
 FOLDS = ("Sum", "Mean", "Max", "Min")
 FLOAT32 = np.dtype("float32")
 MAX_FOLDS = 4  # in one kernel: 16 KiB of local memory in a group of 1024 items
-MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
+MAX_ARGUMENTS = 100  # of 8 bytes each; every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:

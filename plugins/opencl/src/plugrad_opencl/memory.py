@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 UNLIMITED_BYTES = 1 << 62  # reported if nothing sets a limit
-COMPILER_RESERVED_BYTES = 512 << 20  # of address space: compilers crash without it
+COMPILER_RESERVED_BYTES = 512 << 20  # address space without which compilers crash
 _ROOT = Path("/")
 
 

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-RESERVED_BYTES = 256 << 20  # of device memory, which always stay free
+RESERVED_BYTES = 256 << 20  # device memory that always stays free
 MAX_CACHED_CLASSES = 4096  # entries in the cache of ``_class``
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

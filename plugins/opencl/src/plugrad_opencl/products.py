@@ -22,8 +22,8 @@ from .source import width as width
 
 PANEL_COLUMNS = 16  # columns of b that are side by side in memory
 GROUP_TILES = 16  # tiles of a that consecutive items share: they stay in the cache
-SUM_MAX_ELEMENTS = 1 << 14  # in a single sum; longer sums would lose precision
-PACK_MIN_ELEMENTS = 1 << 18  # of b; packing is faster if b is larger
+SUM_MAX_ELEMENTS = 1 << 14  # elements per sum; longer sums would lose precision
+PACK_MIN_ELEMENTS = 1 << 18  # packing b is faster if b is larger
 
 # Activation functions of ``y``, to which the bias has been added.
 FINISH = {

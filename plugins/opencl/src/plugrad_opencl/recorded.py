@@ -26,7 +26,7 @@ from .arrays import ClArray, ClOwner, DType, Shape
 from .launching import Launch, Relaunch, Slot
 from .runtime import Device
 
-MAX_SHAPES = 512  # for which the launches of one kernel are kept
+MAX_SHAPES = 512  # sets of shapes for which one kernel keeps its launches
 MAX_CALLS = 4  # recorded calls; recording ends if no two in a row are equal
 
 

@@ -20,9 +20,12 @@ from . import source
 from .arrays import ClArray, ClOwner, DType, Shape, filled
 from .runtime import Device, Launch
 
-STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item on a CPU, per group on a GPU
+STRIP_COLUMNS = {
+    "cpu": 256,
+    "gpu": 32,
+}  # columns per item on a CPU, and per group on a GPU
 SPLIT_MIN_ELEMENTS = 1 << 14  # on a CPU; smaller reductions are not split into parts
-SUM_MAX_VECTORS = 1 << 12  # in a single sum; longer sums would lose precision
+SUM_MAX_VECTORS = 1 << 12  # vectors per sum; longer sums would lose precision
 # On a GPU: if a group reads more, a second launch (8 us) pays off. A group of 1024
 # items reads about 32 bytes per nanosecond.
 ONE_LAUNCH_MAX_BYTES = 1 << 18

@@ -26,7 +26,7 @@ from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
 CODELESS = ("BroadcastTo", "Identity")  # need no code: inputs broadcast anyway
 LONG_ROW_ELEMENTS = 256  # in longer rows, the part that fills no vector is negligible
-MAX_ARGUMENTS = 120  # of 8 bytes: every device accepts 1024 bytes
+MAX_ARGUMENTS = 120  # of 8 bytes each; every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:
@@ -106,7 +106,7 @@ class Code:
         self.inputs = [*graph.inputs, *graph.constants]
         self.variables = {x: f"v{i}" for i, x in enumerate(self.inputs)}
         self.numbers: list[float] = []
-        self.types: list[str] = []  # of the numbers
+        self.types: list[str] = []  # the C types of the numbers
         self.lines: list[str] = []
         self.libraries: dict[DType, str] = {}
         self.functions: dict[Any, tuple[str, str]] = {}  # names and texts

@@ -30,8 +30,8 @@ from .launching import Launch as Launch
 from .timing import Timed, Timer
 
 SLOW_COMPILE_S = 0.5  # longer compilations at first use are reported
-MAX_PENDING_CHECKS = 4096  # of index inputs; with more, wait for the device
-MAX_STAGED_BYTES = 1 << 20  # of an upload that does not block
+MAX_PENDING_CHECKS = 4096  # checks of index inputs; with more, wait for the device
+MAX_STAGED_BYTES = 1 << 20  # the largest upload that does not block
 MAX_STAGED_UPLOADS = 64  # uploads that do not block; the next one blocks
 READ_WRITE = cl.mem_flags.READ_WRITE
 BackendError = pg.BackendError

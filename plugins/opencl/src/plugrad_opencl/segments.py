@@ -23,9 +23,9 @@ UINT32 = np.dtype(np.uint32)
 # On a GPU. Rows are sorted if one of the first two limits is exceeded. The sort takes 3
 # launches for each 8 bits of the number of segments.
 DIRECT_MAX_ROWS = 512
-DIRECT_MAX_READS = 1 << 24  # of ids
-CHUNK_ROWS = 4096  # that a work group sorts
-MIN_PART_ROWS = 16  # for a work item; several items share longer segments
+DIRECT_MAX_READS = 1 << 24  # reads of ids
+CHUNK_ROWS = 4096  # rows that a work group sorts
+MIN_PART_ROWS = 16  # rows per work item; several items share longer segments
 
 
 def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:

@@ -235,7 +235,8 @@ def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
 def single_kernel(graph: Graph) -> Function:
     """Return the kernel of a graph of one step, as a function of the graph's inputs.
 
-    It returns the outputs of the graph, which may be fewer than those of the kernel.
+    The function returns the outputs of the graph, which may be fewer than those of the
+    kernel.
     """
     (step,) = graph.steps
     kernel = KERNELS[step.kernel.name]

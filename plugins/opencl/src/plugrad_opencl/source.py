@@ -37,7 +37,7 @@ DTYPES = {c: dtype for dtype, c in C.items()}  # uchar maps to uint8
 RAW = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 
-BLOCK_ELEMENTS = 1 << 14  # per work item on a CPU
+BLOCK_ELEMENTS = 1 << 14  # elements per work item on a CPU
 GROUP_ITEMS = {"cpu": 1, "gpu": 256}  # items in a work group
 
 

@@ -42,8 +42,8 @@ from .runtime import Device, Launch
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
-GROUP_TILES = 16  # of the left matrix that consecutive groups share: they stay cached
-SUM_MAX_STEPS = 1 << 14  # of a slice; longer sums would lose precision
+GROUP_TILES = 16  # left tiles that consecutive groups share: they stay cached
+SUM_MAX_STEPS = 1 << 14  # steps of a slice; longer sums would lose precision
 
 
 BUSY = 2 / 3  # tiles per compute unit that keep the device busy, by default
@@ -206,8 +206,8 @@ def _parts(device: Device, tile: Tile, tiles: int, k: int) -> int:
     return max(min_parts, min(idle, k // PART_MIN_STEPS), 1)
 
 
-PART_MIN_STEPS = 2048  # in a part; adding up the parts takes a launch
-UNIT_GROUPS = 3  # per compute unit: some compute while others wait for memory
+PART_MIN_STEPS = 2048  # steps per part; adding up the parts takes a launch
+UNIT_GROUPS = 3  # groups per unit: some compute while others wait for memory
 
 
 # --- few rows -----------------------------------------------------------------------
@@ -217,7 +217,7 @@ WIDE_GROUP_ITEMS = 1024
 # Neighboring items: DOT_LANES of them share a column, or ROW_LANES of them compute
 # neighboring columns, up to 4 each.
 DOT_LANES, ROW_LANES = 32, 8
-THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix; adding up parts takes a launch
+THIN_PART_MIN_BYTES = 1 << 16  # read from the right matrix; adding up takes a launch
 THIN_ONE_LAUNCH_MAX_BYTES = 1 << 21
 
 

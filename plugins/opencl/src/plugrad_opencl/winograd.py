@@ -17,7 +17,7 @@ from .runtime import Device, Launch
 
 # With fewer channels the transforms cost more than the products save.
 WINOGRAD_MIN_CHANNELS = 32
-MAX_INTERMEDIATE_ELEMENTS = 1 << 26  # of the transformed input and output
+MAX_INTERMEDIATE_ELEMENTS = 1 << 26  # elements of the transformed input and output
 
 
 def suits(x: ClArray, geometry: Windows) -> bool:

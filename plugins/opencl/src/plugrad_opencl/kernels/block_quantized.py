@@ -16,9 +16,9 @@ from ..runtime import Device, Launch
 kernels = KernelTable()
 FLOAT32 = np.dtype(np.float32)
 MAX_ROWS = 4  # for more rows, a product with unpacked weights is faster
-VECTOR = 16  # bytes of codes that are read at once
-GROUP_ITEMS = 32  # that share an output on a GPU
-OUTPUTS_OF_AN_ITEM = 64  # on a CPU
+VECTOR = 16  # bytes of codes to read at once
+GROUP_ITEMS = 32  # items that share an output on a GPU
+OUTPUTS_OF_AN_ITEM = 64  # outputs per item on a CPU
 
 
 @functools.cache

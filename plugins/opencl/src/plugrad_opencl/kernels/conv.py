@@ -30,7 +30,7 @@ from .slicing import pad
 
 kernels = KernelTable()
 
-Places = list[tuple[int, int]]  # an offset and a place each, for ``tiles.places``
+Places = list[tuple[int, int]]  # pairs of offset and place, see ``tiles.places``
 
 
 @kernels("Conv3D")

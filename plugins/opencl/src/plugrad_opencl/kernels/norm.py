@@ -23,7 +23,7 @@ kernels = KernelTable()
 # Elements of a row that a work item of a GPU holds: the least number that suffices.
 HELD_ELEMENTS = (8, 16)
 SHORT_ROW_ELEMENTS = 128  # in rows up to this length, an item holds 4 elements
-WIDE_HELD_MAX_BYTES = 64  # that an item of a wide group holds: it has few registers
+WIDE_HELD_MAX_BYTES = 64  # per item of a wide group, which has few registers
 MIN_LANES = 4
 
 
