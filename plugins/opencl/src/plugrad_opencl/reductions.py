@@ -20,10 +20,7 @@ from . import source
 from .arrays import ClArray, ClOwner, DType, Shape, filled
 from .runtime import Device, Launch
 
-STRIP_COLUMNS = {
-    "cpu": 256,
-    "gpu": 32,
-}  # columns per item on a CPU, and per group on a GPU
+STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item of a CPU or per group of a GPU
 SPLIT_MIN_ELEMENTS = 1 << 14  # on a CPU; smaller reductions are not split into parts
 SUM_MAX_VECTORS = 1 << 12  # vectors per sum; longer sums would lose precision
 # On a GPU: if a group reads more, a second launch (8 us) pays off. A group of 1024
