@@ -15,7 +15,7 @@ typedef struct {
     const void *mask;
     const i32 *lengths;
     f32 *y;
-    /* from here to `mask_query` in the order of the argument `numbers` */
+    /* the fields from here to `mask_query` have the order of the argument `numbers` */
     u32 batch, heads, groups, queries, keys, size, width, causal;
     u32 length_count; /* 0: all keys are valid; 1: one length for all batches */
     u32 mask_kind, mask_batch, mask_head, mask_query; /* the last three: strides */
@@ -111,8 +111,9 @@ static void exponentiate(Block *b, u32 r, u32 first, u32 n) {
     b->peak[r] = peak;
 }
 
-/* Multiplies the rows of y by `by` and adds p v, in the columns from `at` on: one
-   vector of `n0` columns and, if `n1` is not 0, a second one of `n1` columns. */
+/* Multiplies the rows of y by `by` and adds the product of p and v, in the columns from
+   `at` on: one vector of `n0` columns and, if `n1` is not 0, a second one of `n1`
+   columns. */
 INLINE void add_columns(Block *b, const f32 *v, u32 width, u32 keys, u32 rows, u32 at, u32 n0,
                         u32 n1) {
     vec a[ROWS], c[ROWS];

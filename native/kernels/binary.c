@@ -156,9 +156,9 @@ INLINE vec vec_pow(vec x, vec y) {
     vec normal = AND(AND(GT(x, VEC(0)), LT(x, VEC(INFINITY))), LT(ABS(n), VEC(126)));
     vec z = exp2_of_fraction(f);
     z = IADD(z, SHL(TO_INT(n), 23));
-    vec square = EQ(y, VEC(2)); /* exactly x x, as a user expects */
+    vec square = EQ(y, VEC(2)); /* exactly x * x, as users expect */
     z = WHERE(square, MUL(x, x), z), normal = OR(normal, square);
-    /* `normal` also implies that the result is a normal number */
+    /* where `normal` is set, the result is a normal number */
     return ALL_TRUE(normal) ? z : fix_unknown_lanes(powf, x, y, z, normal);
 }
 
@@ -175,13 +175,13 @@ BINARY(and_b8, u8, u8, GRAIN, p &q)
 BINARY(or_b8, u8, u8, GRAIN, p | q)
 BINARY(xor_b8, u8, u8, GRAIN, p ^ q)
 
-/* --- two steps of a region at once ------------------------------------------------ */
+/* --- two steps of a region in one loop -------------------------------------------- */
 
 enum { BLOCK = 4 * LANES }; /* elements that are computed together */
 
 typedef struct {
     const f32 *in[3];
-    u32 step[3]; /* elements to the next block; 0: a block filled with one element */
+    u32 step[3]; /* distance of blocks; 0: one block, filled with one element */
 } Blocks;
 typedef void Pair(const Blocks *s, f32 *y, u32 blocks);
 

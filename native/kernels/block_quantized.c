@@ -11,9 +11,9 @@ typedef enum { FOUR_BITS, UNSIGNED, SIGNED } Codes;
 
 typedef struct {
     const f32 *x, *sums;    /* float32 rows; the sum of each block of a row */
-    const i16 *rounded;     /* instead of `x`: rounded rows, */
-    const i8 *bytes;        /* or one rounded row as bytes; */
-    const f32 *factors;     /* of rounded rows: the factor of each block */
+    const i16 *rounded;     /* replaces `x` if rows are rounded */
+    const i8 *bytes;        /* replaces `rounded` if there is only one row */
+    const f32 *factors;     /* the factor of each block of the rounded rows */
     const u8 *codes;
     const f32 *scale, *offset;
     f32 *y;

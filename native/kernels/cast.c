@@ -1,5 +1,5 @@
 /* Casts. Common pairs of types have their own loops. The others are converted in blocks
-   by way of the widest type of their kind: i64, which also represents u64, or f64. */
+   through the widest type of their kind: i64, which also represents u64, or f64. */
 #include "elementwise.h"
 #include "loops.h"
 
@@ -65,7 +65,7 @@ static u16 to_half(f64 x) {
     if (x != x) return sign | 0x7e00;
     if (x >= 65520) return sign | 0x7c00;
     i32 e;
-    frexp(x, &e); /* x < 2^e */
+    frexp(x, &e); /* now x < 2^e */
     e = x < 0x1p-14 ? -14 : e - 1;
     u32 m = (u32)rint(ldexp(x, 10 - e)); /* at least 1024, except for denormals */
     return sign | (u16)(m + ((u32)(e + 14) << 10));

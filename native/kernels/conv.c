@@ -21,8 +21,7 @@ static const f32 zeros[KC];
 
 /* --- rows of A: windows; columns: positions and channels -------------------------- */
 
-/* Pointers to the elements of four windows; `reach` floats from each one on are valid.
-   */
+/* Pointers to the elements of four windows. Each points to `reach` valid floats. */
 typedef struct {
     const f32 *at[4];
     u32 reach;

@@ -23,7 +23,7 @@ enum { PACK_FIRST_MAX_ROWS = 0, PACK_GROUP_PANELS = 1 };
 enum { TASK_MIN_MULTIPLY_ADDS = 0, TASK_MAX_MULTIPLY_ADDS = 1, TASKS_PER_THREAD = 0 };
 enum { IN_PLACE_MAX_SPAN = 0, PAGE_ELEMENTS = 1, PACK_A_MIN_COLUMNS = 0 };
 enum { TASK_MIN_PANELS = 1 };
-#define thread_count() (u32)1 /* no decision depends on it here */
+#define thread_count() (u32)1 /* unused by the decisions here */
 #else
 /* The minimum number of multiply-adds that is worth waking a thread (about 5 us), and
    the maximum number per task (2 to 4 ms). */
@@ -101,7 +101,7 @@ static void pack_b_panels(const f32 *b, i32 row, u32 panels, u32 depth, f32 *to)
 
 /* --- blocking -------------------------------------------------------------------- */
 
-/* How C is partitioned into tasks. Either all tasks share one packed block of B, for
+/* The partition of C into tasks. Either all tasks share one packed block of B, for
    some of the batches, or each task packs the part of B that it reads, and the tasks
    together cover all of B. */
 typedef struct {
@@ -111,7 +111,7 @@ typedef struct {
     u32 panels;                      /* of B per batch */
     u32 height, across;              /* rows and panels per task */
     u32 down, tasks;                 /* tasks per column of tasks, and per batch */
-    u32 interleaved; /* batches whose rows of C are parts of one row; 1 if there are none */
+    u32 interleaved; /* number of batches whose rows of C form one row, or 1 */
     bool a_in_place;                 /* A is read in place */
     bool b_in_place; /* the first rows read B in place, and copy it for the others */
     bool packs_b;    /* each task packs B itself, one block at a time */

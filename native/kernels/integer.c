@@ -80,7 +80,7 @@ static bool has_dot_i8(void) { return false; }
 /* --- rows of A -------------------------------------------------------------------- */
 
 typedef struct {
-    const Windows *w; /* null: row i is x[i k] to x[i k + k - 1] */
+    const Windows *w; /* null: row i is x[i * k] to x[i * k + k - 1] */
     const u8 *x, *rows;
     const i8 *panels;
     void *y;

@@ -232,7 +232,7 @@ INLINE void prefetch_row(const void *row, size_t bytes) {
             u32 rounds = end - (end - i) % ROUND;                                      \
             u32 sixteens = end - (end - i) % 16;                                       \
             BY_ROUND for (; i < rounds; i++) ADD_UP(T)                                 \
-            if (ROUND != 16 && i < end) { /* keep short sums separate */               \
+            if (ROUND != 16 && i < end) { /* add the remainders separately */          \
                 total += sum, sum = 0;                                                 \
                 BY_16 for (; i < sixteens; i++) ADD_UP(T)                              \
                 total += sum, sum = 0;                                                 \

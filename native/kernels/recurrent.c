@@ -17,7 +17,8 @@ typedef struct {
 /* The arrays of a step: inputs, then outputs. */
 typedef struct {
     u32 n;
-    const f32 *a, *sum, *bias, *weight; /* `a`: gates, from inputs; the rest: from h */
+    /* `a`: the gate terms from the inputs; the other three: those from h */
+    const f32 *a, *sum, *bias, *weight;
     const f32 *h, *c, *dy, *dc_more;
     f32 *y, *cells, *da, *dsum, *dh, *dc;
 } Step;
@@ -96,7 +97,7 @@ void lstm_f32(const f32 *gates, const f32 *h, const f32 *c, const f32 *weight, f
 }
 
 /* On entry, dh and dc are the cotangents of the state after the step. They become those
-   of the state before the step: dc here, dh in the product that follows. */
+   of the state before the step: dc in this function, dh in the product that follows. */
 static void lstm_grad_rows(u32 begin, u32 end, void *ctx) {
     const Step *s = ctx;
     for (u32 row = begin, n = s->n; row < end; row++) {
@@ -118,8 +119,8 @@ static void lstm_grad_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* `a` contains the pre-activations of the gates, `c` the cells before each step;
-   `weight` is [4 n, n]. */
+/* `a` contains the pre-activations of the gates, and `c` the cell state before each
+   step; `weight` is [4 n, n]. */
 EXPORT("lstm_grad_f32")
 void lstm_grad_f32(const f32 *dy, const f32 *dcells, const f32 *a, const f32 *c,
                    const f32 *weight, f32 *da, f32 *dh, f32 *dc, u32 steps, u32 batch,
@@ -199,8 +200,9 @@ static void gru_grad_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* `a` and `b` are the gate parts from the inputs and from the state, `h` the states
-   before each step; `weight` is [3 n, n], and `part` is workspace for [batch, n]. */
+/* `a` and `b` are the gate terms from the inputs and from the state, and `h` contains
+   the state before each step; `weight` is [3 n, n], and `part` is workspace for
+   [batch, n]. */
 EXPORT("gru_grad_f32")
 void gru_grad_f32(const f32 *dy, const f32 *a, const f32 *b, const f32 *h,
                   const f32 *weight, f32 *part, f32 *da, f32 *db, f32 *dh, u32 steps,

@@ -11,7 +11,7 @@
 #if SMALL_CODE
 enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOUR_ROWS = 0,
       PREFETCH_BYTES = 0 };
-#else /* longer lines: a row of a few vectors would end before its prefetch arrives */
+#else /* longer lines: with short ones, a row would end before its prefetch arrives */
 enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOUR_ROWS = 1,
       PREFETCH_BYTES = 1536 };
 #endif

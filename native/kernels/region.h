@@ -2,7 +2,8 @@
 #pragma once
 #include <stdint.h>
 
-enum { REGION_SLOTS = 128, REGION_MEMORY = 16384 }; /* slots; float32 elements */
+/* The maximum number of slots, and of float32 elements in all tiles of a thread. */
+enum { REGION_SLOTS = 128, REGION_MEMORY = 16384 };
 
 /* Where a value is: in an array that is read in order, with elements of `size` bytes
    (ARRAY); in a single element that is repeated (SCALAR); in an array that is broadcast

@@ -94,7 +94,7 @@ typedef struct {
     const i32 *which;
     f32 *y;
     u32 *bad;
-    const i32 *sizes; /* batch, height, width, channels; height and width of the result */
+    const i32 *sizes; /* batch, height, width, channels; the result's height and width */
     bool nearest;
     f32 fill;
 } Crop;

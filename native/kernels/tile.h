@@ -183,7 +183,7 @@ static __attribute__((noinline)) void store_partial_tile(const Accumulators t,
 typedef struct {
     const f32 *a[MR], *b;
     f32 *to;                    /* where row k of B is copied to */
-    const i32 *starts, *places; /* of element k */
+    const i32 *starts, *places; /* the entries for element k */
     i64 at[MR], stride, step;
     i64 ahead; /* distance from a row to the prefetched row of the next panel */
 } Cursor;

@@ -31,7 +31,7 @@ FOLDERS = [NATIVE / "kernels", ROOT / "src_c/library"]
 NARROW = {"binary", "cast", "compare"}
 FLAGS = ["-std=gnu17", "-O3", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math"]
-# For #include "..." only, so that <windows.h> is the header of the system.
+# -iquote applies to #include "..." only; <windows.h> remains the header of the system.
 INCLUDES = [
     word
     for folder in (*FOLDERS, NATIVE)
@@ -47,7 +47,7 @@ FLAGS += (
     if SANITIZE
     else ["-fno-sanitize=all"]
 )
-# EXPORT of plugrad.h expands to this word, which occurs in no source.
+# What EXPORT of plugrad.h expands to while kernels are searched; no source contains it.
 MARK = "@kernel"
 KERNEL = re.compile(rf"{MARK}\s+void\s+(\w+)\s*\(([^()]*)\)\s*\{{")
 FIELDS = {"p": "address", "u": "count", "d": "number"}  # fields of Argument by kind
@@ -120,15 +120,15 @@ def with_entries(path: Path, flags: list[str]) -> str:
     kernels = KERNEL.findall(text)
     if len(kernels) != text.count(MARK):
         raise ValueError(
-            f"{path.name}: of {text.count(MARK)} kernels {len(kernels)} are "
-            "definitions as `void name(...) {`, which Python can call"
+            f"{path.name}: Python can call only {len(kernels)} of {text.count(MARK)} "
+            "kernels; define each as `void name(...) {`"
         )
     entries = [entry(kernel, parameters) for kernel, parameters in kernels]
     return "\n".join([f'#include "{path.name}"', '#include "entry.h"', *entries, ""])
 
 
 def entry(name: str, parameters: str) -> str:
-    """Return the entry point of a kernel, given the text of its parameters.
+    """Return the C code of a kernel's entry point, given the text of its parameters.
 
     >>> print(entry("scale", "const f32 *x, f32 *y, u32 n, f64 factor"))
     ENTRY(scale, "scale(const f32 *x, f32 *y, u32 n, f64 factor)", "ppud",

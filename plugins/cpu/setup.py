@@ -51,7 +51,7 @@ class Build(build_ext):
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             reason = getattr(error, "stderr", "") or error
             print(
-                f"plugrad-cpu: its kernels in C are left out: {reason}", file=sys.stderr
+                f"plugrad-cpu: the C kernels were not built: {reason}", file=sys.stderr
             )
 
     def build_extensions(self):
@@ -91,7 +91,7 @@ def build_kernels(to: Path) -> None:
     machine = platform.machine() if machine == "universal2" else machine
     levels = compile_kernels.default_levels(machine)
     if system not in SYSTEMS or levels is None:
-        raise OSError(f"there are none for {sysconfig.get_platform()}")
+        raise OSError(f"they do not support {sysconfig.get_platform()}")
     to.mkdir(parents=True, exist_ok=True)
     chosen = os.environ.get("PLUGRAD_CPU_LEVELS", levels).split()
     suffix = compile_kernels.suffix(SYSTEMS[system])

@@ -39,11 +39,11 @@ KINDS = ("plain", "threaded")
 MODULES_OF_FILES = {"matmul": ["matmul", "gemm", "conv", "depthwise"]}
 MODULES_OF_FILES["matmul"] += ["recurrent", "winograd"]
 MODULES_OF_FILES["region"] = ["region", "loops"]
-# Files that a module links as its own copies, for the functions that it calls.
+# Files whose functions a module calls; it links a copy of them that exports nothing.
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}
-# Files that any module may use; each module that does links a copy.
+# Files that any module may use; each module that uses them links a copy.
 COMMON = ["runtime", "elementwise"]
-STACK = 1 << 20  # bytes at the beginning of memory; the data follows
+STACK = 1 << 20  # bytes of the stack, at the beginning of memory; the data follows
 
 # The C library is used only for its mathematical functions; nothing imports WASI.
 COMPILE = [

@@ -146,7 +146,7 @@ def test_a_call_contains_inputs_and_attributes(native):
     assert np.asarray(y).tolist() == words
     with pytest.raises(TypeError, match=r"sandbox\.Echo: scale=\(1, 'a'\): a Web"):
         echo(native([1]), None, scale=(1, "a"), name="")
-    with pytest.raises(TypeError, match="9007199254740993 is no float64"):
+    with pytest.raises(TypeError, match="9007199254740993 is not exact in float64"):
         echo(native([1]), None, scale=2**53 + 1, name="")
 
 

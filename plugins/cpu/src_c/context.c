@@ -67,7 +67,7 @@ static int traverse(PyObject *self, visitproc visit, void *arg) {
     return 0;
 }
 
-static int clear(PyObject *self) { /* leaves the functions: a finalizer may call them */
+static int clear(PyObject *self) { /* keeps the functions: finalizers may call them */
     Py_CLEAR(((ContextKernel *)self)->dict);
     return 0;
 }

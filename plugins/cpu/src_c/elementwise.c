@@ -39,7 +39,7 @@ typedef struct {
 typedef struct {
     int rank, nd;
     npy_intp dims[MAX_RANK], size; /* of the result */
-    /* of the loop, in elements */
+    /* sizes and strides of the loop, in elements */
     npy_intp sizes[MAX_RANK], strides[MAX_OPERANDS][MAX_RANK];
 } Loop;
 
@@ -86,8 +86,8 @@ static void join_axes(Loop *loop, PyArrayObject **in, int count) {
     loop->rank = rank;
 }
 
-/* Returns whether, for each operand, all rows are the same row or are consecutive in
-   memory: `broadcast` merges short rows of such operands. */
+/* Returns whether each operand either has the same row everywhere or has consecutive
+   rows in memory: `broadcast` merges short rows of such operands. */
 static bool repeats(const Loop *loop, int count) {
     if (loop->rank != 2) return false;
     for (int k = 0; k < count; k++) {

@@ -19,7 +19,7 @@ extern PyMethodDef pool_methods[], call_methods[], elementwise_methods[];
 extern PyMethodDef context_methods[], region_methods[];
 extern PyTypeObject FunctionType, ElementwiseType, ContextKernelType;
 int start_pool(void); /* 0, or -1 with an error */
-int start_context(void), start_regions(void); /* the same */
+int start_context(void), start_regions(void); /* 0, or -1 with an error */
 
 /* Makes NumPy allocate new arrays from the pool until `leave_pool(before)`. `before` is
    set to the handler that was in use, or NULL if there is no pool. Returns 0, or -1
@@ -27,13 +27,14 @@ int start_context(void), start_regions(void); /* the same */
 int enter_pool(PyObject **before);
 void leave_pool(PyObject *before);
 
-/* Find the entry point of a kernel in the library, or a function that only C calls.
-   Return NULL with an error if there is none. */
+/* Return the entry point of a kernel, or the address of a function that only C calls.
+   Return NULL with an error if the library does not contain it. */
 const Entry *entry_named(const char *name);
 void *function_named(const char *name);
 /* Reads argument `k` of a kernel. Returns 0, or -1 with an error. */
 int read_argument(const Entry *entry, Py_ssize_t k, PyObject *x, Argument *to);
-int check_count(const Entry *entry, Py_ssize_t count); /* the same */
+/* Checks the number of arguments. Returns 0, or -1 with an error. */
+int check_count(const Entry *entry, Py_ssize_t count);
 
 /* Calls a float32 kernel with float16 operands, in blocks. If the operands have
    different layouts, or `kernel` is NULL, calls `function` with float32 copies instead.

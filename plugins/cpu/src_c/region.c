@@ -10,14 +10,14 @@
 
    `bound(name, arguments, inputs, outputs, dropped)`: `arguments` are those of the
    kernel `name`; in them, a tuple (slot,) stands for an array that belongs to a call.
-   The last `dropped` outputs are workspaces.
+   The last `dropped` outputs are workspaces, which are not returned.
 
    `machine_code(address, share, owner, constants, inputs, outputs)`: a C function
    `void code(void *const *arrays, int64_t begin, int64_t end)`, which computes some
-   items; `owner` keeps it alive. `share` is (items, unit, units, grain): the items of
-   the region; if threads share them, the items of a unit, the number of units, and how
-   many of them a thread computes at once. With 0 units, or without
-   the library of kernels, one thread computes all.
+   items; `owner` keeps it alive. `share` is (items, unit, units, grain): the number
+   of items of the region, the number of items of a unit, the number of units, and the
+   number of units that a thread computes at once. With 0 units, or without the library
+   of kernels, one thread computes all items.
 
    A call returns NotImplemented if an input is strided. */
 #include "kernels/region.h"
@@ -38,11 +38,11 @@ typedef struct {
     Argument arguments[MAX_ARGUMENTS];
     struct {
         int at, slot;
-    } places[MAX_ARGUMENTS]; /* single kernel: argument and slot of each array */
+    } places[MAX_ARGUMENTS]; /* for a single kernel: argument and slot of each array */
     int place_count, count;
-    const void *program; /* for several kernels; else NULL */
+    const void *program; /* NULL unless there are several kernels */
     Region region;
-    MachineCode code; /* of another compiler; else NULL */
+    MachineCode code; /* from another compiler, or NULL */
     long long items, unit;
     unsigned int units, grain;
     ParallelFor parallel_for;

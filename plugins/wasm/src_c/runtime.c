@@ -144,9 +144,9 @@ EXPORT("work") const void *work(u32 id, u32 seen) {
             GROW(pool.sleeping, -1);
         }
         if (GET(pool.quit)) return 0;
-        /* `inside` is changed before `open` is read; the calling thread changes `open`
-           before it reads `inside`: so at least one of the two sees the other's change
-           */
+        /* A worker changes `inside` before it reads `open`; the calling thread changes
+           `open` before it reads `inside`. So at least one of the two threads sees the
+           other's change. */
         GROW(pool.inside, 1);
         u32 open = GET(pool.open);
         const void *module = open ? pool.module : &this_module;

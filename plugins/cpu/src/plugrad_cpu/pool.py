@@ -38,8 +38,8 @@ def limit_of(text: str | None) -> int:
     found = re.fullmatch(r"(\d+)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not found:
         raise ValueError(
-            f"PLUGRAD_CPU_POOL={text}: use 0 to turn the pool off, or the most bytes "
-            "that it may keep, such as 512M or 2G"
+            f"PLUGRAD_CPU_POOL={text}: use 0 to turn the pool off, or the maximum "
+            "number of bytes to cache, such as 512M or 2G"
         )
     size = int(found[1]) * _UNITS[found[2].upper()]
     return min(size, sys.maxsize)

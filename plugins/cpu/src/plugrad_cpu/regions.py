@@ -1,7 +1,7 @@
-"""The format of region programs, and functions of machine code: public.
+"""Public: the format of region programs, and how NumPy calls machine code.
 
-The format is for backends that run ``native/kernels``, and ``machine_code`` for
-compilers that generate code for the processor.
+The format is for backends that run ``native/kernels``. The function ``machine_code`` is
+for compilers that generate code for the processor.
 
 A region is a part of a ``plugrad.jit`` graph whose element-wise kernels run in one
 pass: all steps on one tile of elements, then all steps on the next tile. Intermediate
@@ -13,17 +13,19 @@ them. A program consists of three tables:
     Where each value is stored; a row is a ``SLOT``. ``kind`` is ``ARRAY`` (as many
     elements as the region), ``SCALAR`` (one element, used for all), ``BROADCAST`` (an
     array that is broadcast into a tile) or ``TILE`` (an intermediate result). ``size``
-    is the size of an element in bytes, ``place`` the number of the tile in the memory
-    of a thread, and ``loop`` the index in ``loops`` at which its loop begins.
+    is the size of an element in bytes. ``place`` is the number of the tile in the
+    memory of a thread. For ``BROADCAST``, ``loop`` is the index in the table ``loops``
+    at which the description of the broadcast begins.
 ``steps``
-    What runs on each tile; a row is a ``step_dtype``: the address ``run`` of a C loop,
-    its numbers ``p`` and ``q``, the slots that it reads (the first ``count`` of the
-    three in ``in``) and the slot that it writes (``to``).
+    The C loops that run on each tile, in order; a row is a ``step_dtype``. ``run`` is
+    the address of the loop, and ``p`` and ``q`` are numbers that it reads. The first
+    ``count`` of the three slots in ``in`` are its inputs, and ``to`` is the slot that
+    it writes.
 ``loops``
     How arrays are broadcast, as int32 numbers: rank, sizes, and strides in elements.
 
-``run_region`` takes the addresses of the values in the order of the slots, and the
-number of elements. A tile has ``Slots.tile_size`` elements.
+The C function ``run_region`` takes the addresses of the values, in the order of the
+slots, and the number of elements. A tile has ``Slots.tile_size`` elements.
 
 Map: ``machine_code``; ``Loop``, the C loop that replaces a kernel; ``program``, the
 steps of a region; ``tables``, the program as bytes; ``Slots``, where its values are
@@ -289,21 +291,21 @@ class Slots:
         self.rows: list[tuple[int, int, int, int]] = []
         self.loops: list[int] = []
         self.periods: list[int] = []
-        self.free: dict[int, list[int]] = {1: [], 4: []}  # by the bytes of an element
+        self.free: dict[int, list[int]] = {1: [], 4: []}  # by element size in bytes
         self._last = {x: s for s in graph.steps for x in s.inputs}
-        moved = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
+        broadcast = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
         for x in (*graph.inputs, *graph.constants):
-            self.of[x] = self._input(x, x in moved)
+            self.of[x] = self._input(x, x in broadcast)
         self.constants = {x: self.of[x] for x in graph.constants}
 
-    def _input(self, x: int, moved: bool) -> int:
-        """Return an input's slot; ``moved`` tells if a BroadcastTo step reads it."""
+    def _input(self, x: int, broadcast: bool) -> int:
+        """Return an input's slot; ``broadcast``: if a BroadcastTo step reads it."""
         spec = self.graph.specs[x]
         size = spec.dtype.itemsize
         count = prod(spec.shape)
         if count == prod(self.shape):
             return self._add(ARRAY, size)
-        if count == 1 and not moved:
+        if count == 1 and not broadcast:
             return self._add(SCALAR, size)
         axes = collapse_axes(self.shape, broadcast_strides(spec.shape, len(self.shape)))
         loop = len(self.loops)

@@ -3,19 +3,21 @@
 #include "entry.h"
 #include "kernels/region.h"
 
-enum { BLOCK_MEMORY = 1 << 17 }; /* elements per thread */
+enum { BLOCK_MEMORY = 1 << 17 }; /* elements of scratch memory per thread */
 
-/* A value. If it is in an array, the part for element i of the iteration begins at
-   element `i / every * many`. If `place` is not negative, the value begins at element
-   `place` of the scratch memory. */
+/* A value. If it is in an array, the block that begins at element i of the iteration
+   begins at element `i / every * many` of the array. If `place` is not negative, the
+   value is in the scratch memory, from element `place` on. */
 typedef struct {
     int32_t place, size; /* bytes of an element */
     uint32_t every, many;
 } BlockValue;
 
-/* An argument of a kernel: the part of value `number`, or NULL if `number` is negative;
-   the number of elements of the block divided by `number`; `number` itself; or `last`
-   of the stage. */
+/* The kinds of kernel arguments.
+   PART_OF: the current block of value `number`; NULL if `number` is negative
+   COUNT_OVER: the number of elements of the block, divided by `number`
+   NUMBER: `number` itself
+   LAST: `last` of the stage */
 enum { PART_OF, COUNT_OVER, NUMBER, LAST };
 
 typedef struct {

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_BYTES = 64 << 20  # of all files; beyond, the least recently used are deleted
+MAX_BYTES = 64 << 20  # of all files; above, the least recently used are deleted
 FILES_PER_TRIM = 64  # files that a process writes between two checks of the size
 DIGEST = hashlib.sha256().digest_size
 
@@ -29,7 +29,7 @@ def folder() -> Path | None:
         found = Path(given) if given else _user_cache() / "plugrad-llvm"
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
         return found if _is_private(found) else None
-    except (OSError, RuntimeError):  # it cannot be created, or there is no home
+    except (OSError, RuntimeError):  # no permission, or no home folder
         return None
 
 

@@ -28,22 +28,22 @@ DOUBLE = ir.DoubleType()
 ELEMENTS = {"f": FLOAT, "d": DOUBLE, "?": BIT, "i": INT32, "b": BYTE}
 SIZES = {"f": 4, "d": 8, "b": 1}
 ALIGNMENT = 64  # of memory on the stack
-# A function attribute that is a string, for which llvmlite has no name: use vectors as
-# wide as a register, although some processors prefer narrower ones.
+# A function attribute: use vectors as wide as a register, although some processors
+# prefer narrower ones. It is a string, so llvmlite has no name for it.
 WIDE_VECTORS = '"prefer-vector-width"="512"'
-MAX_SHARED_CONSTANTS = 1024  # modules share them, as each is formatted only once
+MAX_SHARED_CONSTANTS = 1024  # modules share them, so that each is formatted only once
 Number = float | int
 Far = Callable[["Vector", "Vector"], "Vector"]
 
 
 class VectorType(ir.VectorType):  # type: ignore[misc]
-    """A vector type that has intrinsics, and writes a number in all lanes once.
+    """A vector type that has intrinsics, and writes a splat constant as one number.
 
-    llvmlite would write it for each lane, which takes LLVM long to read.
+    llvmlite would write the number once per lane, which takes LLVM longer to read.
     """
 
     def wrap_constant_value(self, value: Any) -> Sequence[Any]:
-        """Return the elements of a constant; one if it is a number for all lanes."""
+        """Return the elements of a constant; only one if all lanes are equal."""
         elements: Sequence[Any] = super().wrap_constant_value(value)
         return elements if isinstance(value, list) else elements[:1]
 
@@ -54,7 +54,7 @@ class VectorType(ir.VectorType):  # type: ignore[misc]
 
     @property
     def intrinsic_name(self) -> str:
-        """The end of the name of an intrinsic, which llvmlite asks for."""
+        """The suffix that llvmlite appends to the names of intrinsics of this type."""
         return f"v{self.count}{self.element.intrinsic_name}"
 
 
@@ -81,8 +81,8 @@ def constant_vector(number: bytes | int, kind: str, lanes: int) -> ir.Constant:
 
 
 @functools.cache
-def neighbours(first: int, count: int) -> ir.Constant:
-    """Return the mask with which a shuffle selects neighbouring lanes."""
+def neighbors(first: int, count: int) -> ir.Constant:
+    """Return the mask with which a shuffle selects adjacent lanes."""
     return ir.Constant(vector_type("i", count), [*range(first, first + count)])
 
 
@@ -111,7 +111,7 @@ class Module:
     def __init__(self, lanes: int, fused: bool) -> None:
         self.lanes, self.fused = lanes, fused
         self.ir = ir.Module()
-        self.ir.triple = ""  # that of the machine that compiles it
+        self.ir.triple = ""  # the target of the machine that compiles it
 
     def __str__(self) -> str:
         return str(self.ir)
@@ -137,7 +137,7 @@ class Module:
         for argument, parameter in zip(function.args, parameters, strict=True):
             argument.name = parameter
         function.attributes.add("nounwind")
-        set.add(function.attributes, WIDE_VECTORS)  # the method of llvmlite refuses it
+        set.add(function.attributes, WIDE_VECTORS)  # llvmlite's ``add`` rejects strings
         return Code(self, lanes, function)
 
     def declare(self, name: str, result: ir.Type, *parameters: ir.Type) -> ir.Function:
@@ -205,7 +205,7 @@ class Code:
         return self.builder.gep(pointer, [i], source_etype=POINTER)
 
     def load(self, address: ir.Value, kind: str, lanes: int = 0) -> Vector:
-        """Load neighbouring elements."""
+        """Load adjacent elements."""
         stored = in_memory(kind)
         lanes = lanes or self.lanes
         value = self.builder.load(
@@ -221,7 +221,7 @@ class Code:
         return loaded.truth() if kind == "?" else loaded
 
     def store(self, address: ir.Value, x: Vector) -> None:
-        """Store neighbouring elements."""
+        """Store adjacent elements."""
         stored = x.converted(self.builder.zext, "b") if x.kind == "?" else x
         self.builder.store(stored.value, address, align=SIZES[stored.kind])
 
@@ -259,11 +259,11 @@ class Code:
         return self.builder.call(reduce, [mask.value])
 
     def unless(self, near: Vector, y: Vector, x: Vector, name: str, far: Far) -> Vector:
-        """Return ``y``; if ``near`` is false in a lane, call the function ``name``.
+        """Return ``y``, or call the function ``name`` if ``near`` is not all true.
 
         Args:
             near: A mask: whether ``y`` is accurate.
-            y: A vector.
+            y: The result where ``x`` is in the usual range.
             x: The vector from which ``y`` was computed.
             name: The name of a function of ``x`` and ``y``.
             far: Writes the body of this function, and returns its result.
@@ -299,7 +299,7 @@ class Code:
 
 @dataclass(slots=True)
 class Vector:
-    """A vector in a function: a value of llvmlite, its kind and its lanes."""
+    """A vector in a function: an llvmlite value, its kind and its number of lanes."""
 
     code: Code
     value: ir.Value
@@ -317,25 +317,25 @@ class Vector:
         return self.code.builder
 
     def like(self, other: Vector | Number) -> Vector:
-        """Return the other operand of an operator as a vector."""
+        """Return an operand as a vector; a number is repeated in all lanes."""
         if isinstance(other, Vector):
             return other
         return self.code.constant(other, self.kind, self.lanes)
 
-    def by(self, method: Callable[..., ir.Value], other: Vector | Number) -> Vector:
-        """Return the result of an instruction, by a method of the builder."""
+    def binary(self, method: Callable[..., ir.Value], other: Vector | Number) -> Vector:
+        """Write an instruction of two operands by a builder method."""
         value = method(self.value, self.like(other).value)
         return Vector(self.code, value, self.kind, self.lanes)
 
     def compared(
         self, method: Callable[..., ir.Value], sign: str, other: Vector | Number
     ) -> Vector:
-        """Return the mask of a comparison, by a method of the builder."""
+        """Write a comparison by a builder method, and return its mask."""
         value = method(sign, self.value, self.like(other).value)
         return Vector(self.code, value, "?", self.lanes)
 
     def converted(self, method: Callable[..., ir.Value], kind: str) -> Vector:
-        """Return the vector converted to another kind, by a method of the builder."""
+        """Convert to another kind by a builder method."""
         value = method(self.value, vector_type(kind, self.lanes))
         return Vector(self.code, value, kind, self.lanes)
 
@@ -345,20 +345,20 @@ class Vector:
 
     def __add__(self, other: Vector | Number) -> Vector:
         builder = self.builder
-        return self.by(builder.add if self.kind == "i" else builder.fadd, other)
+        return self.binary(builder.add if self.kind == "i" else builder.fadd, other)
 
     def __sub__(self, other: Vector | Number) -> Vector:
         builder = self.builder
-        return self.by(builder.sub if self.kind == "i" else builder.fsub, other)
+        return self.binary(builder.sub if self.kind == "i" else builder.fsub, other)
 
     def __rsub__(self, other: Number) -> Vector:
         return self.like(other) - self
 
     def __mul__(self, other: Vector | Number) -> Vector:
-        return self.by(self.builder.fmul, other)
+        return self.binary(self.builder.fmul, other)
 
     def __truediv__(self, other: Vector | Number) -> Vector:
-        return self.by(self.builder.fdiv, other)
+        return self.binary(self.builder.fdiv, other)
 
     def __rtruediv__(self, other: Number) -> Vector:
         return self.like(other) / self
@@ -370,19 +370,19 @@ class Vector:
         return self.code.call("fabs", self)
 
     def __and__(self, other: Vector | Number) -> Vector:
-        return self.by(self.builder.and_, other)
+        return self.binary(self.builder.and_, other)
 
     def __or__(self, other: Vector | Number) -> Vector:
-        return self.by(self.builder.or_, other)
+        return self.binary(self.builder.or_, other)
 
     def __xor__(self, other: Vector | Number) -> Vector:
-        return self.by(self.builder.xor, other)
+        return self.binary(self.builder.xor, other)
 
     def __lshift__(self, count: int) -> Vector:
-        return self.by(self.builder.shl, count)
+        return self.binary(self.builder.shl, count)
 
     def __rshift__(self, count: int) -> Vector:
-        return self.by(self.builder.ashr, count)
+        return self.binary(self.builder.ashr, count)
 
     def __lt__(self, other: Vector | Number) -> Vector:
         return self.compared(self.builder.fcmp_ordered, "<", other)

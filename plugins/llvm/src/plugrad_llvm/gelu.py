@@ -29,13 +29,13 @@ GELU_CUBE, GELU_CUBE_REST = -0.10294324159622192, 2.01619844e-09
 
 
 def _scaled_normal(a: Vector) -> Vector:
-    """Return e^(a²/2) times the normal distribution function of -a."""
+    """Return e^(a²/2) times the normal cumulative distribution function at -a."""
     t = 1.0 / a.code.fma(a, ROOT_HALF, 1.25)
     return polynomial(nma(t, 2.5, 1.0), *NORMAL_TAIL) * t
 
 
 def _times_gaussian(y: Vector, a: Vector) -> tuple[Vector, Vector]:
-    """Return y e^(-a²/2) / 2^n, and a number whose last bits are the integer n."""
+    """Return y e^(-a²/2) / 2^n, and a float whose last bits contain the integer n."""
     code = a.code
     high = a * a
     low = code.fma(a, a, -high)
@@ -67,7 +67,7 @@ def _normal_near(a: Vector) -> Vector:
 
 
 def gelu(x: Vector) -> Vector:
-    """Return x times the normal distribution function."""
+    """Return x times the normal cumulative distribution function at x."""
     code = x.code
     a = at_most(abs(x), 5.5)
     y = nma(a, _normal_near(a), at_least(x, 0.0))

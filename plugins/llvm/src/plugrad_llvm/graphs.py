@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plugrad.plugin import Step
 
-VIEW = "BroadcastTo"  # its result is a view: no element is computed
+VIEW = "BroadcastTo"  # the kernel that returns a view and computes no element
 
 
 def values(step: Step) -> list[int]:

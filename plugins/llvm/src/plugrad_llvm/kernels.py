@@ -1,7 +1,8 @@
 """The element-wise kernels, as operations on vectors, and their dtypes.
 
-The results of some kernels do not follow from IEEE 754 alone. They have the bits of
-eager mode only if its kernel computes in the same way. ``probes.agrees`` compares both.
+The results of some kernels do not follow from IEEE 754 alone. Machine
+code gives the same bits as eager mode only if the kernel of eager mode computes them in
+the same way; ``probes.agrees`` compares both.
 """
 
 from __future__ import annotations
@@ -178,6 +179,6 @@ PROBED: dict[str, Callable[..., Vector]] = {
 }
 ELEMENTWISE = {name: Elementwise(of, True, f) for name, (of, f) in EXACT.items()}
 ELEMENTWISE |= {name: Elementwise(F, False, f) for name, f in PROBED.items()}
-# With operands that broadcast along rows, eager mode uses NumPy for these kernels,
-# whose zeros may have a different sign.
+# Kernels that eager mode runs on NumPy if operands broadcast along rows. The zeros in
+# NumPy's results may have a different sign.
 ZEROS = {"Maximum", "Minimum", "Prelu"}

@@ -14,7 +14,7 @@ Accumulate = Callable[[ir.Value, list[Vector]], list[Vector]]
 class Loop:
     """A loop with values that change in each iteration; it runs at least once.
 
-    Whoever writes the loop writes its body between ``Loop(...)`` and ``repeat``.
+    The instructions that are written between ``Loop(...)`` and ``repeat`` are its body.
 
     Attributes:
         values: The loop-carried values, as the body reads them.
@@ -53,7 +53,7 @@ def write_loop(
 ) -> None:
     """Write a loop over at least ``code.lanes`` elements.
 
-    The last vector ends with the last element, and may overlap with the one before.
+    The last vector ends with the last element, and may overlap the previous vector.
 
     Args:
         code: The function.

@@ -1,7 +1,7 @@
 """Elementary functions of float32 vectors.
 
-They do the same operations in the same order as ``mathematics.h`` in plugrad-cpu, so
-the results have the same bits. The module ``gelu`` contains ``gelu``.
+They perform the same operations in the same order as ``mathematics.h`` in plugrad-cpu,
+so the results have the same bits. The module ``gelu`` contains ``gelu``.
 """
 
 from __future__ import annotations
@@ -228,15 +228,15 @@ def erf(x: Vector) -> Vector:
 
 
 class Gaussian(NamedTuple):
-    """e^(-x²) as e^(main + small) 2^n; the last bits of the float ``n`` are n."""
+    """e^(-x²) as e^(main + small) 2^n; ``n`` is a float whose last bits contain n."""
 
     main: Vector
     small: Vector
     n: Vector
 
     @classmethod
-    def of(cls, x: Vector) -> Gaussian:
-        """Compute the parts from the square of x in twice the precision."""
+    def evaluate(cls, x: Vector) -> Gaussian:
+        """Compute the parts from the square of x, which has twice the precision."""
         code = x.code
         high = x * x
         low = code.fma(x, x, -high)
@@ -282,7 +282,7 @@ def _erfc_of(x: Vector, y: Vector) -> Vector:
 
 def _erfc_far(x: Vector, nearby: Vector) -> Vector:
     a = at_most(abs(x), 10.5)
-    e = Gaussian.of(a)
+    e = Gaussian.evaluate(a)
     y = _erfc_of(x, e.scaled(_erfc_tail(a, e)))
     return x.code.where(abs(x) <= 9.0, nearby, y)
 
@@ -290,20 +290,20 @@ def _erfc_far(x: Vector, nearby: Vector) -> Vector:
 def erfc(x: Vector) -> Vector:
     """Return 1 - erf(x)."""
     a = abs(x)
-    e = Gaussian.of(a)
+    e = Gaussian.evaluate(a)
     y = _erfc_of(x, e.shifted(_erfc_tail(a, e)))
     return x.code.unless(a <= 9.0, y, x, "erfc_far", _erfc_far)
 
 
 def _erf_slope_far(x: Vector, nearby: Vector) -> Vector:
-    e = Gaussian.of(at_most(abs(x), 10.5))
+    e = Gaussian.evaluate(at_most(abs(x), 10.5))
     y = e.scaled(e.times(x.like(SLOPE_OF_ERF), 0.0))
     return x.code.where(abs(x) <= 9.0, nearby, y)
 
 
 def erf_grad(dy: Vector, x: Vector) -> Vector:
     """Return the gradient of the error function."""
-    e = Gaussian.of(x)
+    e = Gaussian.evaluate(x)
     y = e.shifted(e.times(x.like(SLOPE_OF_ERF), 0.0))
     near = abs(x) <= 9.0
     return dy * x.code.unless(near, y, x, "erf_slope_far", _erf_slope_far)
@@ -376,7 +376,7 @@ def _angle(x: Vector, function: str, quarters: int) -> Vector:
     s = code.fma(z * r, s, r)
     c = code.fma(z * z, c, z * -0.5) + 1.0
     odd = (total.bits() & 1).truth()
-    minus = total.bits().by(code.builder.lshr, 1) << 31
+    minus = total.bits().binary(code.builder.lshr, 1) << 31
     y = (code.where(odd, c, s).bits() ^ minus).floats()
     if not quarters:
         y = code.where(x.equal(0.0), x, y)

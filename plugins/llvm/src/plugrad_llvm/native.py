@@ -18,7 +18,7 @@ from .code import Module
 LEVEL = 1
 QUICK = 0
 AVX512_FEATURES = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
-MAX_CACHED_MODULES = 256  # equal modules are compiled once
+MAX_CACHED_MODULES = 256  # loaded modules, by their text
 
 
 class Processor(NamedTuple):
@@ -79,7 +79,7 @@ def _loaded(text: str, level: int) -> llvm.ExecutionEngine:
     """Return the engine that owns the machine code of a module."""
     code = _machine_code(text, level)
     empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, _new_machine(level))  # which owns both
+    engine = llvm.create_mcjit_compiler(empty, _new_machine(level))  # owns both
     engine.set_object_cache(getbuffer_func=lambda module: code)
     engine.finalize_object()
     return engine

@@ -37,7 +37,7 @@ def numbers() -> np.ndarray[Any, Any]:
 @functools.cache
 def rows() -> list[np.ndarray[Any, Any]]:
     """Return three arrays of rows whose sums depend on the order of addition."""
-    n = 1105  # two chunks of each sum, and a rest after whole vectors
+    n = 1105  # two whole chunks of sums, and a remainder after whole vectors
     count = 64  # a sum in another order often rounds to the same number
     x = np.sin(np.arange(float(count * n)) ** 1.7).astype(np.float32).reshape(count, n)
     return [x, np.cos(3 * x), np.tanh(x)]
@@ -45,7 +45,7 @@ def rows() -> list[np.ndarray[Any, Any]]:
 
 @functools.cache
 def agrees(kernel: Kernel) -> bool:
-    """Return whether an element-wise kernel of plugrad-cpu has machine code's bits."""
+    """Return whether machine code gives the bits of an element-wise cpu kernel."""
     x = numbers()
     zeros = np.array([0.0, -0.0, 0.0, -0.0], np.float32)
     pairs = zip((x, np.roll(x, 5)), (zeros, zeros[[1, 0, 0, 1]]), strict=True)
@@ -55,7 +55,7 @@ def agrees(kernel: Kernel) -> bool:
 
 @functools.cache
 def rows_agree(kernel: Kernel) -> bool:
-    """Return whether a row kernel of plugrad-cpu has machine code's bits."""
+    """Return whether machine code gives the bits of a cpu row kernel."""
     attrs = ROW_ATTRS.get(kernel.name, {})
     xs = rows()[: len(kernel.inputs)]
     if kernel.name == "LayerNorm":

@@ -44,9 +44,9 @@ class Plan:
     Attributes:
         graph: The region.
         shape: The shape over which the region iterates.
-        given: The values that are arguments, and then the constants that are arrays.
+        inputs: The inputs of the region, then the constants that are arrays.
         numbers: The constants that are single numbers.
-        made: The outputs that the code writes.
+        outputs: The values that the code writes into arrays.
         phases: The element-wise steps of each loop over a row, and the row kernels
             after the loop.
         stored: The values that have a buffer.
@@ -56,9 +56,9 @@ class Plan:
 
     graph: Graph
     shape: tuple[int, ...]
-    given: list[int]
+    inputs: list[int]
     numbers: dict[int, float]
-    made: list[int]
+    outputs: list[int]
     phases: list[tuple[list[Step], list[Step]]] = field(default_factory=list)
     stored: list[int] = field(default_factory=list)
     axes: tuple[tuple[int, ...], ...] = ()
@@ -83,15 +83,15 @@ class Plan:
             found |= dict.fromkeys(step.outputs if row else ())
             reads = max([level.get(x, 0) for x in values(step)], default=0)
             for x in values(step):
-                computed = x not in self.given and x not in self.numbers
+                computed = x not in self.inputs and x not in self.numbers
                 if computed and (row or level[x] < reads):
                     found[x] = None
-        return [x for x in found if x not in self.made]
+        return [x for x in found if x not in self.outputs]
 
     def _axes(self) -> tuple[tuple[int, ...], ...]:
         rank = len(self.shape)
         shapes = self.graph.specs
-        arrays = [*self.given, *self.made]
+        arrays = [*self.inputs, *self.outputs]
         strides = [broadcast_strides(shapes[v].shape, rank) for v in arrays]
         if not self.rows:
             return collapse_axes(self.shape, *strides)
@@ -136,7 +136,7 @@ class Writer:
         plan, builder = self.plan, self.code.builder
         arrays, begin, end = self.code.arguments
         pointers = []
-        for k in range(len(plan.given) + len(plan.made)):
+        for k in range(len(plan.inputs) + len(plan.outputs)):
             address = self.code.at_pointer(arrays, index(k))
             pointers.append(builder.load(address, typ=POINTER))
         for value in plan.stored:
@@ -182,7 +182,7 @@ class Writer:
             indices.append(code.builder.urem(rest, index(n)))
             rest = code.builder.udiv(rest, index(n))
         indices = [*reversed([*indices, rest])]
-        arrays = [*self.plan.given, *self.plan.made]
+        arrays = [*self.plan.inputs, *self.plan.outputs]
         for k, (pointer, value) in enumerate(zip(pointers, arrays, strict=True)):
             address = pointer
             for i, (_, *strides) in zip(indices, outer, strict=True):
@@ -194,19 +194,19 @@ class Writer:
 
     def enter(self, pointers: Sequence[ir.Value]) -> None:
         """Begin a row: load the values that are constant in it."""
-        arrays = [*self.plan.given, *self.plan.made]
+        arrays = [*self.plan.inputs, *self.plan.outputs]
         for value, pointer, stride in zip(
             arrays, pointers, self.plan.axes[-1][1:], strict=True
         ):
             self.memory[value] = pointer
-            if not stride and value in self.plan.given:
+            if not stride and value in self.plan.inputs:
                 self.same[value] = self.code.load_one(pointer, self.kind(value))
 
     def body(self, steps: Sequence[Step]) -> Callable[[ir.Value], None]:
-        """Return what writes the body of a loop: element-wise steps."""
+        """Return a function that writes the steps of a loop for an index."""
         plan, code = self.plan, self.code
         inside = {y for step in steps for y in step.outputs}
-        written = [y for y in (*plan.stored, *plan.made) if y in inside]
+        written = [y for y in (*plan.stored, *plan.outputs) if y in inside]
 
         def write(i: ir.Value) -> None:
             local: dict[int, Vector] = {}

@@ -17,9 +17,9 @@ from .programs import MAX_BUFFER_BYTES, Plan, Writer, buffer_bytes
 from .rows import ROWS
 from .worth import REDUCTIONS
 
-THREADS_MIN_ELEMENTS = 1 << 17  # from here on a region runs on several threads
-PIECE_ELEMENTS = 1 << 14  # that a thread computes at once
-AFTERWARDS = {VIEW, *REDUCTIONS}  # kernels that run on the outputs of the code
+THREADS_MIN_ELEMENTS = 1 << 17  # from this size on, a region runs on several threads
+PIECE_ELEMENTS = 1 << 14  # elements that a thread computes at once
+RUN_AFTER = {VIEW, *REDUCTIONS}  # kernels that run after the code, on its outputs
 
 Function = Callable[..., Any]
 
@@ -33,13 +33,13 @@ def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
     Writer(module, plan).write()
     engine = native.compiled(module, level)
     specs = graph.specs
-    constants = [graph.constants[v] for v in plan.given[len(graph.inputs) :]]
+    constants = [graph.constants[v] for v in plan.inputs[len(graph.inputs) :]]
     run = machine_code(
         engine.get_function_address("run"),
         _share(plan),
         [specs[v] for v in graph.inputs],
         [np.asarray(constant) for constant in constants],
-        [specs[v] for v in plan.made],
+        [specs[v] for v in plan.outputs],
         engine,
     )
     return run and _with_kernels(graph, plan, run)
@@ -59,18 +59,18 @@ def planned(graph: Graph) -> Plan | None:
     steps = [s for s in graph.steps if s.kernel.name not in REDUCTIONS]
     reduced = [x for s in graph.steps if s not in steps for x in values(s)]
     computed = {s.outputs[0] for s in steps if s.kernel.name != VIEW}
-    made = [y for y in dict.fromkeys([*graph.outputs, *reduced]) if y in computed]
+    outputs = [y for y in dict.fromkeys([*graph.outputs, *reduced]) if y in computed]
     part = graph._replace(steps=tuple(steps))
     shape = graph.specs[steps[0].outputs[0]].shape
-    return Plan(part, shape, [*graph.inputs, *arrays], numbers, made)
+    return Plan(part, shape, [*graph.inputs, *arrays], numbers, outputs)
 
 
 def _with_kernels(graph: Graph, plan: Plan, run: Function) -> Function:
-    """Return a function that also runs views and reductions, as their kernels."""
+    """Return a function that runs the code, then kernels of views and reductions."""
     steps = [
         (_kernel(step), values(step)[0], step.outputs[0])
         for step in graph.steps
-        if step.outputs[0] in graph.outputs and step.kernel.name in AFTERWARDS
+        if step.outputs[0] in graph.outputs and step.kernel.name in RUN_AFTER
     ]
     if not steps:
         return run
@@ -79,9 +79,9 @@ def _with_kernels(graph: Graph, plan: Plan, run: Function) -> Function:
         results = run(*xs)
         if results is NotImplemented:
             return NotImplemented
-        results = results if len(plan.made) > 1 else (results,)
+        results = results if len(plan.outputs) > 1 else (results,)
         found = dict(zip(graph.inputs, xs, strict=True))
-        found |= zip(plan.made, results, strict=True)
+        found |= zip(plan.outputs, results, strict=True)
         for kernel, x, y in steps:
             found[y] = kernel(found[x])
         ys = tuple([found[y] for y in graph.outputs])

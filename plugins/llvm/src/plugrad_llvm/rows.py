@@ -13,19 +13,19 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from .code import DOUBLE, Code, Vector, index, neighbours, poison
+from .code import DOUBLE, Code, Vector, index, neighbors, poison
 from .loops import Accumulate, accumulate, for_each, for_each_in_place
 from .mathematics import exp, polynomial
 
-EXP_SUM_ELEMENTS = 256  # elements whose exponentials are summed in float32
-SUM_ELEMENTS = 512  # elements that are summed in float32
-ROUND, NEXT = 64, 16  # elements that are added at once, and in one vector
+EXP_SUM_ELEMENTS = 256  # of a chunk whose exponentials are summed in float32
+SUM_ELEMENTS = 512  # of a chunk that is summed in float32
+ROUND, NEXT = 64, 16  # elements that an iteration adds; elements of its vectors
 ROUND_TO_INT_MAGIC = 12582912.0 + 127
 EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
 EXP2 += [0.240226477, 0.693147183, 1.0]
 LOG2E_HIGH, LOG2E_LOW = 1.44269502, 1.92596303e-8
 
-Row = Sequence[ir.Value | None]  # addresses of the operands' rows; None: not given
+Row = Sequence[ir.Value | None]  # addresses of the operands' rows; None: missing
 Attrs = Mapping[str, Any]
 Write = Callable[[Code, Row, ir.Value, int, Attrs], None]
 
@@ -39,7 +39,7 @@ def fold(x: Vector, combine: Callable[[Vector, Vector], Vector]) -> Vector:
         half = x.lanes // 2
         parts = []
         for first in (0, half):
-            lanes = neighbours(first, half)
+            lanes = neighbors(first, half)
             part = x.builder.shuffle_vector(x.value, poison(x.kind, x.lanes), lanes)
             parts.append(Vector(x.code, part, "f", half))
         x = combine(*parts)
@@ -262,7 +262,7 @@ def softmax_grad(code: Code, xs: Row, to: ir.Value, n: int, attrs: Attrs) -> Non
 
 
 def _balance(code: Code, y: ir.Value, to: ir.Value, n: int, limit: float) -> None:
-    """Make the row sum to 0, by the element whose y is above the limit."""
+    """Replace the element whose y is above the limit, so that the row sums to 0."""
 
     def clear(i: ir.Value, lanes: int) -> None:
         above = at(code, y, i, lanes) > limit

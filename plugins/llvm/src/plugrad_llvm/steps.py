@@ -1,4 +1,4 @@
-"""Selects steps for machine code: it must give the same bits as their kernels."""
+"""Selects the steps for which machine code gives the same bits as their kernels."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .probes import agrees, rows_agree
 from .rows import ROWS
 from .worth import REDUCTIONS, own_compiler, own_takes
 
-ROW_MAX_ELEMENTS = 1 << 14  # because buffers of rows are on the stack
+ROW_MAX_ELEMENTS = 1 << 14  # limited because the buffers of rows are on the stack
 
 
 def takes(step: Step, graph: Graph) -> bool:
     """Return whether a step may be part of a region.
 
-    The comparison of bits needs LLVM. Therefore it is done when a region is compiled,
-    because another compiler can compile the region if bits differ. If there is no other
-    compiler, it is done here.
+    Comparing the bits needs LLVM. If plugrad-cpu has its own compiler, which can
+    compile a region whose bits differ, the comparison waits until the region is
+    compiled; otherwise it is done here.
     """
     if step.kernel.name in REDUCTIONS:
         return own_takes(step, graph)

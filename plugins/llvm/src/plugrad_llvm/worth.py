@@ -15,13 +15,13 @@ from math import prod
 import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
-# The work of a region, in kernels times elements, from which on machine code saves 20
-# us per call and therefore pays off after 500 calls; and the same if plugrad-cpu has no
-# compiler.
+# The minimum work of a region (kernels times elements) for which machine code pays off:
+# with MIN_WORK, it saves 20 us per call, so it pays off after 500 calls. The second
+# limit applies if plugrad-cpu has no compiler.
 MIN_WORK = 600_000
 MIN_WORK_WITHOUT_COMPILER = 1 << 13
-# Elementary functions in a chain, each of which depends on the one before. In longer
-# chains the processor stalls, because few iterations of the loop overlap.
+# The maximum length of a chain of elementary functions that depend on each other. In
+# longer chains the processor stalls, because few iterations of the loop overlap.
 MAX_DEPTH = 2
 GRADIENTS = ("Erf", "Gelu", "GeluTanh", "Sigmoid", "Tanh")
 ELEMENTARY = {
@@ -30,16 +30,16 @@ ELEMENTARY = {
     *(f"plugrad_cpu.{name}Grad" for name in GRADIENTS),
 }
 REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min"}
-# Steps of a region that ends in a reduction. Up to here, plugrad-cpu's own compiler is
-# as fast, because it keeps the input of the reduction in the cache.
+# The number of steps up to which plugrad-cpu's own compiler is as fast for regions that
+# end in a reduction, because it keeps the input of the reduction in the cache.
 REDUCTION_MAX_STEPS = 9
 VIEWS = {"BroadcastTo"}  # steps that compute nothing
 DOUBLE = np.dtype("float64")
-MAX_OUTLINES = 256  # regions with equal outlines are counted together
+MAX_OUTLINES = 256  # outlines whose work is remembered
 
 
 def own_compiler() -> bool:
-    """Return whether plugrad-cpu has its own compiler, for the other regions."""
+    """Return whether plugrad-cpu has its own compiler, which needs the C kernels."""
     return runtime("cpu").compile is not None
 
 
@@ -52,18 +52,18 @@ def own_takes(step: Step, graph: Graph) -> bool:
 def may_pay(step: Step, graph: Graph) -> bool:
     """Return whether a step may be part of a region that pays off."""
     specs = [graph.specs[v] for v in (*step.inputs, *step.outputs) if v is not None]
-    if any(spec.dtype == DOUBLE for spec in specs):  # no other compiler has float64
+    if any(spec.dtype == DOUBLE for spec in specs):  # others lack float64
         return True
     return len(graph.steps) * max([prod(spec.shape) for spec in specs]) >= min_work()
 
 
 def min_work() -> int:
-    """Return the work, in kernels times elements, from which on a region pays off."""
+    """Return the minimum work (kernels times elements) for which a region pays off."""
     return MIN_WORK if own_compiler() else MIN_WORK_WITHOUT_COMPILER
 
 
 def pays(graph: Graph) -> bool:
-    """Return whether a region pays off, with earlier regions of the same outline."""
+    """Return whether a region and earlier ones with the same outline pay off."""
     steps = [step for step in graph.steps if step.kernel.name not in VIEWS]
     if len(steps) < 2:
         return False

@@ -38,7 +38,7 @@ class Guards:
         self._found: list[str] = []  # damage that is not reported yet
 
     def enter(self, begin: int, nbytes: int) -> None:
-        """Fill a new block and its zones; the memory of both belongs to its array."""
+        """Fill a new block and its zones; no other array uses this memory."""
         size = nbytes + 2 * ZONE_BYTES
         filling = (PATTERN * (size // len(PATTERN) + 1))[:size]
         self._memory[begin - ZONE_BYTES : begin + nbytes + ZONE_BYTES] = filling

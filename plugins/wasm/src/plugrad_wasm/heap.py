@@ -247,7 +247,7 @@ class Heap:
                 after = after.with_chunks(size, -len(whole))
             if self._commit(found, old, rest, before, after):
                 for block in gone:
-                    del block.free  # which refers to the block
+                    del block.free  # breaks a cycle: it refers to the block
                 return
 
     # --- statistics -----------------------------------------------------------------

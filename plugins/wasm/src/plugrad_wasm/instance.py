@@ -131,7 +131,7 @@ class HostFunction:
         return wasmtime.Func._from_raw(found)
 
 
-STACK_MIN_BYTES = 1 << 23  # of a Python thread: the usual size for a main thread
+STACK_MIN_BYTES = 1 << 23  # the usual stack of a main thread
 _sizes = threading.Lock()
 T = TypeVar("T")
 
@@ -358,7 +358,7 @@ class WasmProgram:
             self._reset(found)
         elif not self.store:
             self._library.names[found.value("this_module")] = name
-        self.instances[name] = found  # only now: a signal may interrupt the above
+        self.instances[name] = found  # last, because a signal may interrupt the above
         return found
 
     def reset(self, name: str) -> None:
@@ -407,7 +407,7 @@ class OwnMemory:
 
 
 class SharedMemory(wasmtime.SharedMemory):
-    """A shared memory that can be imported; wasmtime 50's wraps its pointer twice."""
+    """A shared memory for imports; the class of wasmtime 50 wraps its pointer twice."""
 
     def _as_extern(self) -> ffi.wasmtime_extern_t:
         union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())

@@ -34,7 +34,9 @@ def numbers(kernel: str, name: str, value: Any) -> tuple[bytes, bytes | None]:
     def add(part: Any) -> None:
         if isinstance(part, bool | int | float | np.number | np.bool):
             if float(part) != part and part == part:
-                raise TypeError(f"{kernel}: {name}={value!r}: {part} is no float64")
+                raise TypeError(
+                    f"{kernel}: {name}={value!r}: {part} is not exact in float64"
+                )
             flat.append(float(part))
         elif isinstance(part, np.dtype):
             flat.append(NUMBERS[part])

@@ -130,7 +130,7 @@ class Machine:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads = threads or threads_asked_for()
         self.lock = threading.RLock()
-        self._running = False  # set before a kernel gets its arguments, until it ends
+        self._running = False  # set before a kernel gets arguments, reset at its end
         self._interrupt: BaseException | None = None
         self._poll = _Poll()
         self._watch: Any = self._restart_watch()
@@ -239,9 +239,9 @@ class Machine:
                     error = start()
                     if error or trap.value:
                         raise_error(name, error, trap)
-                except BaseException as late:  # maybe raised by a signal after `start`
+                except BaseException as late:  # a signal may raise it after `start`
                     left = None
-                    if trap is not None:  # before anything else, and without a call
+                    if trap is not None:  # must come first, and must not call anything
                         left, trap.value = trap.value, None
                     if self._interrupt is not late:
                         late.__context__ = self._interrupt or late.__context__
@@ -385,7 +385,7 @@ class Machine:
         end = self._tail + STACK * number
         program = WasmProgram(self._library, self._shared, (end - STACK, end))
         calls: dict[int, Any] = {}
-        while address:  # of the module to continue in
+        while address:  # identifies the module to continue in
             name = self._library.names[address]
             if address not in calls:
                 calls[address] = program.instance(name).prepare("work")

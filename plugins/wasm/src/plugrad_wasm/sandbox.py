@@ -281,7 +281,7 @@ class Clock:
 
     def _over(self, run: object) -> None:
         with self._lock:
-            if run is self._run:  # not a later call
+            if run is self._run:  # no later call has begun
                 self._engine.increment_epoch()
 
 

@@ -55,7 +55,7 @@ KINDS = "puud"  # the letters of these kinds in entry.h
 SCRATCH_ELEMENTS = 1 << 17  # BLOCK_MEMORY of blocks.h
 BLOCK_ELEMENTS = 1 << 12  # of a block of short rows
 CACHE_LINE_ELEMENTS = 16  # float32 elements of a cache line
-PIECE_ELEMENTS = 1 << 16  # of a piece of work; fewer if there are many steps
+PIECE_ELEMENTS = 1 << 16  # of a parallel_for piece; fewer if there are many steps
 
 Write = Callable[[Graph], tuple[Slots, Tables] | None]
 Completion = Callable[[Any], Any]
@@ -74,10 +74,8 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
         return None
     found = {step.outputs[0]: call_of(step, graph) for step in graph.steps}
     calls = {y: call for y, call in found.items() if call is not None}
-    for longest in (
-        SCRATCH_ELEMENTS,
-        BLOCK_ELEMENTS,
-    ):  # shorter units if the longer ones do not fit in memory
+    # Try shorter units if the longer ones do not fit in memory.
+    for longest in (SCRATCH_ELEMENTS, BLOCK_ELEMENTS):
         unit, exact, late = unit_of(calls, longest)
         if function := _compiled(graph, calls, late, unit, exact, write):
             return function
@@ -87,11 +85,12 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
 def unit_of(
     calls: Mapping[int, Call], longest: int
 ) -> tuple[int, bool, dict[int, int]]:
-    """Return the unit of blocks, whether a block is exactly one unit, and late steps.
+    """Return the unit, whether a block must be exactly one unit, and the late steps.
 
-    A block is a multiple of the unit, in elements. Late steps are reductions that need
-    the data of other blocks, or a unit of more than ``longest`` elements. They run
-    after all other steps; the mapping is from their results to their inputs.
+    The number of elements of a block is a multiple of the unit. Late steps are
+    reductions that need the data of other blocks, or a unit of more than ``longest``
+    elements. They run after all other steps; they are returned as a mapping from their
+    results to their inputs.
     """
     unit = 1
     exact = False
@@ -173,7 +172,7 @@ class RegionProgram:
         graph: The graph that it computes.
         calls: The calls of row kernels, by their results.
         index: The index of each value in ``values``.
-        values: Size, ``every`` and ``many`` of each value, as in blocks.h. A value is
+        values: The size, ``every`` and ``many`` of each value: see blocks.h. A value is
             in the scratch memory of a thread if its ``every`` is 0.
         stages: The rows of the table of stages.
         kept: Arrays that the stages point to, kept alive.
@@ -188,7 +187,7 @@ class RegionProgram:
         self.values: list[tuple[int, int, int]] = []  # size, every, many
         for v in (*graph.inputs, *graph.constants, *graph.outputs):
             if v in calls and calls[v].reduces:
-                self._add(v, calls[v].unit, calls[v].made)
+                self._add(v, calls[v].unit, calls[v].results_per_unit)
             else:
                 full = prod(graph.specs[v].shape) == prod(self.shape)
                 self._add(v, 1, int(full))

@@ -12,12 +12,16 @@ Inputs = Sequence[tuple[int, int, int]]  # slot, dtype number, elements
 Outputs = list[tuple[int, int, bytes]]  # slot, dtype number, shape
 
 
-def operands(graph: Graph, of: Mapping[int, int]) -> tuple[Inputs, Outputs]:
-    """Return the descriptions of inputs and outputs; ``of`` maps values to slots."""
+def operands(graph: Graph, slots: Mapping[int, int]) -> tuple[Inputs, Outputs]:
+    """Return the descriptions of inputs and outputs, given the slot of each value."""
     specs, ys = graph.specs, graph.outputs
-    given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
-    made: Outputs = [(of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys]
-    return given, made
+    inputs = [
+        (slots[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs
+    ]
+    outputs: Outputs = [
+        (slots[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys
+    ]
+    return inputs, outputs
 
 
 def bytes_of(shape: tuple[int, ...]) -> bytes:

@@ -17,7 +17,7 @@ from ..native import MAX_ELEMENTS
 
 ROW_MAX_ELEMENTS = 1 << 16  # of a row in a region
 VIEW = "BroadcastTo"
-FOUR_ROWS = 32  # the length of rows that reduce.c sums four at a time
+FOUR_ROWS = 32  # reduce.c sums rows of this length four at a time
 
 
 class Count(NamedTuple):
@@ -39,8 +39,8 @@ class Call(NamedTuple):
         numbers: The integer arguments.
         last: The last argument, a float.
         unit: A call processes a multiple of this number of elements.
-        made: The number of elements that it computes from a unit; fewer than ``unit``
-            in a reduction.
+        results_per_unit: The number of results that it computes from a unit; fewer than
+            ``unit`` in a reduction.
         is_part: Whether each call processes only one unit, as a part of a longer
             reduction.
         shape: The shape of the result.
@@ -53,7 +53,7 @@ class Call(NamedTuple):
     numbers: Numbers
     last: float
     unit: int
-    made: int
+    results_per_unit: int
     is_part: bool
     shape: tuple[int, ...]
     rest: list[Any] = []  # noqa: RUF012
@@ -61,7 +61,7 @@ class Call(NamedTuple):
     @property
     def reduces(self) -> bool:
         """Whether the kernel is a reduction."""
-        return self.made < self.unit
+        return self.results_per_unit < self.unit
 
 
 def call_of(step: Step, graph: Graph) -> Call | None:
@@ -81,7 +81,7 @@ def values(step: Step) -> list[int]:
 
 
 def _reads_views(step: Step, graph: Graph) -> bool:
-    """Return whether an input is a broadcast view; C has no copy of such a view."""
+    """Return whether an input is a broadcast view, which C has not in memory."""
     views = (s for s in graph.steps if s.kernel.name == VIEW)
     return any(s.outputs[0] in step.inputs for s in views)
 
@@ -90,7 +90,7 @@ def _reads_views(step: Step, graph: Graph) -> bool:
 
 
 def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
-    """Return a function that makes the call of a row kernel.
+    """Return a function that returns the ``Call`` of a row kernel.
 
     The first inputs contain all rows (see ``ARRAYS``); each other input is a single row
     or missing.
@@ -123,7 +123,7 @@ ARRAYS = {"LayerNorm": 1, "LayerNormGrad": 2}
 
 
 def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
-    """Return a function that makes the first call of a reduction."""
+    """Return a function that returns the first ``Call`` of a reduction."""
 
     def make(step: Step, graph: Graph) -> Call | None:
         x = values(step)[0]
@@ -142,10 +142,10 @@ def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
             numbers = (1, Count(inner), inner, Count(inner))
         divisor = 1.0 if rest else divisor_of(step, shape)
         unit = chunk * inner
-        made = graph.specs[step.outputs[0]].shape
-        made = steps[0][0] if rest else made
+        y_shape = graph.specs[step.outputs[0]].shape
+        y_shape = steps[0][0] if rest else y_shape
         is_part = parts > 1
-        return Call(name, (x,), numbers, divisor, unit, inner, is_part, made, rest)
+        return Call(name, (x,), numbers, divisor, unit, inner, is_part, y_shape, rest)
 
     return make
 

@@ -24,7 +24,7 @@ from ..pool import native
 from .operands import bytes_of, operands
 from .rows import values
 
-MEMORY = (-1,)  # the argument that is the workspace of a kernel
+MEMORY = (-1,)  # as an argument, it stands for the workspace of a kernel
 Argument = Any  # a number, None, an array, or (value,) for a value of the graph
 
 
@@ -35,24 +35,24 @@ def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any
         graph: A graph of one step.
         name: The name of the C kernel.
         arguments: Its arguments; ``(value,)`` stands for the array of a value.
-        memory: The size of its workspace, in float32 elements. The argument ``MEMORY``
-            stands for it.
+        memory: The size of its workspace, in float32 elements. In ``arguments``,
+            ``MEMORY`` stands for the workspace.
 
     """
-    of = {v: n for n, v in enumerate((*graph.inputs, *graph.outputs))}
-    of[MEMORY[0]] = len(of)
-    given, made = operands(graph, of)
+    slots = {v: n for n, v in enumerate((*graph.inputs, *graph.outputs))}
+    slots[MEMORY[0]] = len(slots)
+    inputs, outputs = operands(graph, slots)
     if memory:
-        made.append((of[MEMORY[0]], linalg.FLOAT32.num, bytes_of((memory,))))
+        outputs.append((slots[MEMORY[0]], linalg.FLOAT32.num, bytes_of((memory,))))
 
     def placed(x: Argument) -> Any:
         if not isinstance(x, tuple):
             return x
         constant = graph.constants.get(x[0])
-        return (of[x[0]],) if constant is None else as_contiguous(constant)
+        return (slots[x[0]],) if constant is None else as_contiguous(constant)
 
     kept = tuple([placed(x) for x in arguments])
-    return native.bound(name, kept, given, made, int(memory > 0))  # type: ignore[union-attr]
+    return native.bound(name, kept, inputs, outputs, int(memory > 0))  # type: ignore[union-attr]
 
 
 def _specs(graph: Graph) -> list[Spec | None] | None:
@@ -163,7 +163,7 @@ def _quantized(graph: Graph) -> Any:
 
 
 def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
-    """Return the windows, the C name, the matrix sizes, and the workspace."""
+    """Return windows, name of the C kernel, matrix sizes, and workspace sizes."""
     if step.kernel.name == "QuantizedMatMul":
         m = prod(specs[0].shape[:-1])
         k, n = specs[1].shape

@@ -68,7 +68,7 @@ def as_pixels(x: Array) -> Array:
 
 
 def read(x: Array, index: Index, buffer: Array) -> Array:
-    """Return the elements at an index, copied to ``buffer`` if many and strided.
+    """Return the elements at an index; many strided ones are copied to ``buffer``.
 
     The buffer must be contiguous, so that ``as_pixels`` returns a view of it, not a
     copy.

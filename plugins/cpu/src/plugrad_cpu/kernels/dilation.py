@@ -64,8 +64,8 @@ def _largest(
 def _winners(x: Array, filter: Array, windows: Windows) -> Array:
     """Return the number of each window's first position with the largest sum, or 0.
 
-    Among sums that round to the same number, the one with the largest rounding error is
-    the largest.
+    Of several sums that round to the same number, the largest is the one with the
+    largest rounding error.
     """
     y = dilation2d(x, filter, geometry=windows)
     found = np.zeros(y.shape, np.int32)
@@ -123,7 +123,7 @@ def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -
 def dilation2d_filter(
     x: Array, filter: Array, dy: Array, *, geometry: Windows
 ) -> Array:
-    """Sum the cotangents of the windows in which a position has the largest sum."""
+    """Sum for each position the cotangents of the windows where its sum is largest."""
     winners = _winners(x, filter, geometry)
     df = np.zeros(filter.shape, dy.dtype)
     for number, tap, outputs, _ in _positions(geometry):
@@ -133,5 +133,5 @@ def dilation2d_filter(
 
 
 def _cotangents_of(number: int, winners: Array, dy: Array, outputs: Index) -> Array:
-    """Return the cotangents of the windows that position ``number`` wins; else 0."""
+    """Return the cotangents of windows whose winner is ``number``, and 0 for others."""
     return np.where(winners[outputs] == number, dy[outputs], dy.dtype.type(0))

@@ -85,7 +85,7 @@ def diag(x: Array) -> Array:
 
 @kernels("MatrixBandPart")
 def matrix_band_part(input: Array, num_lower: Array, num_upper: Array) -> Array:
-    """Keep the diagonals within the band; a negative number keeps a whole side."""
+    """Keep the diagonals in the band; a negative number keeps the whole triangle."""
     rows, columns = input.shape[-2:]
     lower = min(int(num_lower), rows)
     upper = min(int(num_upper), columns)

@@ -82,7 +82,7 @@ PADE_MAX_NORM = 5.371920351148152
 
 @kernels("MatrixExp")
 def matrix_exp(x: Array) -> Array:
-    """Halve until the approximant is accurate, then square as often; in float64."""
+    """Halve until the approximant is accurate, then square as many times (float64)."""
     a = x.astype(np.result_type(x.dtype, np.float64))
     finite = np.isfinite(a).all((-2, -1))
     a[~finite] = 0

@@ -56,7 +56,7 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
     wide = np.dtype(np.float64 if dtype.kind == "f" else np.uint64)
     start, limit, delta = np.broadcast_arrays(*np.atleast_1d(starts, limits, deltas))
     if not delta.all() or np.isnan(delta).any():
-        raise ValueError(f"{op}: a delta is 0 or NaN; each row needs steps")
+        raise ValueError(f"{op}: a delta is 0 or NaN; its row would never end")
     up = delta > 0
     going = np.where(up, start < limit, start > limit)
     first, last, by = (x.astype(wide) for x in (start, limit, delta))
@@ -108,7 +108,7 @@ def ragged_tensor_to_tensor(
         )
     sizes = _sizes(op, shape, (*natural, *values.shape[1:]), values.ndim - 1)
     positions_in_y = np.arange(min(natural[0], sizes[0] + 1))
-    positions_in_y[sizes[0] :] = -1  # one entry for all rows that are cut off
+    positions_in_y[sizes[0] :] = -1  # one entry stands for all rows that are cut off
     for (rows, positions), size in zip(levels, sizes[1:], strict=False):
         parent = positions_in_y[np.minimum(rows, len(positions_in_y) - 1)]
         positions_in_y = np.where(

@@ -44,7 +44,7 @@ def sign(x: Array) -> Array:
 @kernels("Rsqrt")
 @elementwise("rsqrt_f32")
 def rsqrt(x: Array) -> Array:
-    """Compute float16 in float32, because 1/√x rounds twice."""
+    """Compute float16 in float32, because 1/√x would round twice."""
     if x.dtype == np.float16:
         return (1 / np.sqrt(x, dtype=np.float32)).astype(np.float16)
     return np.reciprocal(np.sqrt(x))

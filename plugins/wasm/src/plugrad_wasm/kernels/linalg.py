@@ -59,7 +59,7 @@ def product(
 def _plan(
     machine: Machine, a: Shape, b: Shape, turn_a: bool, turn_b: bool
 ) -> tuple[Shape, int, int, int, int, WasmArray | None]:
-    """Return the result's shape, m, n, k, and the number and offsets of batches."""
+    """Return the result's shape, m, n, k, the number of batches and their offsets."""
     m, k = a[-2:][::-1] if turn_a else a[-2:]
     n = b[-2] if turn_b else b[-1]
     batch = broadcast("matmul", a[:-2], b[:-2])
