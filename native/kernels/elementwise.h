@@ -93,7 +93,7 @@ typedef struct {
     i32 step[3];
 } Operands;
 
-/* Computes n elements; reads operand k at in[k], in[k] + step[k]... */
+/* Computes n elements; reads operand k from address in[k] on, step[k] elements apart. */
 typedef void (*Row)(const Operands *o, void *y, u32 n);
 
 /* Fills y row by row. `shape` describes the broadcast: the rank, the sizes, and for

@@ -23,7 +23,7 @@ enum { PACK_FIRST_MAX_ROWS = 0, PACK_GROUP_PANELS = 1 };
 enum { TASK_MIN_MULTIPLY_ADDS = 0, TASK_MAX_MULTIPLY_ADDS = 1, TASKS_PER_THREAD = 0 };
 enum { IN_PLACE_MAX_SPAN = 0, PAGE_ELEMENTS = 1, PACK_A_MIN_COLUMNS = 0 };
 enum { TASK_MIN_PANELS = 1 };
-#define thread_count() (u32)1 /* unused by the decisions here */
+#define thread_count() (u32)1 /* here, its value does not matter */
 #else
 /* The minimum number of multiply-adds that is worth waking a thread (about 5 us), and
    the maximum number per task (2 to 4 ms). */

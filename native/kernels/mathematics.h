@@ -392,7 +392,7 @@ INLINE vec gelu_slope(vec x) {
 }
 INLINE vec vec_gelu_grad(vec dy, vec x) { return MUL(dy, gelu_slope(x)); }
 
-/* Returns e^-|u|, where u = sqrt(8 / pi) (x + 0.044715 x^3), or 0 if that is below
+/* Returns e^-|u|, where u = sqrt(8 / pi) (x + 0.044715 x^3), or 0 if the result is below
    2^-125. The tanh approximation of gelu is x times the sigmoid of u. The constants are
    the coefficients of u times -log2(e). GELU_LINE has 22 bits, so that the rounding
    error of a sum that contains it can be computed exactly. */
@@ -455,7 +455,7 @@ static inline f64 scaled_erfc_f64(f64 a) {
     return y / (a + 0.75);
 }
 
-/* Returns y e^(-a^2 factor). The square of c, which is a rounded to float32, is exact;
+/* Returns y e^(-a^2 factor). `c` is `a` rounded to float32, so its square is exact;
    the rest of a^2 is small. */
 static inline f64 times_gaussian_f64(f64 y, f64 a, f64 factor) {
     f64 c = (f64)(f32)a, rest = (c - a) * (c + a);

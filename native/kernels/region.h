@@ -36,6 +36,6 @@ typedef struct {
    */
 void run_region(const Region *region, void *const *arrays, uint32_t n);
 
-/* Runs the steps on elements i to end - 1 on this thread. All `arrays` but broadcast
+/* Runs the steps on elements `i` to `end - 1` on this thread. All `arrays` but broadcast
    ones begin with element i. */
 void run_part(const Region *region, void *const *arrays, uint32_t i, uint32_t end);

@@ -4,7 +4,7 @@
 #include "plugrad.h"
 
 /* Along one axis, window p reads position t at index p * step + first + t * gap, if
-   that is from 0 to size - 1, and writes at index p * stride + start. */
+   this index is from 0 to size - 1, and writes at index p * stride + start. */
 typedef struct {
     i32 size, outputs, step, first;
     i32 positions, gap;
@@ -120,7 +120,8 @@ SHARED void clip(const Axis *a, i32 output, i32 *first, i32 *last) {
     while (*first < *last && (u32)(begin + (*last - 1) * a->gap) >= (u32)a->size) --*last;
 }
 
-/* The part of a window inside the input: positions first to last - 1 along each axis. */
+/* The part of a window inside the input: positions `first` to `last - 1` along
+   each axis. */
 typedef struct {
     u32 image;
     i32 at[3], first[3], last[3];

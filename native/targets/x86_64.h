@@ -52,7 +52,7 @@
 #endif
 
 /* Products of 32 unsigned and 32 signed bytes. Four adjacent products are summed in 32
-   bits. The sum of two of them must fit into 16 bits. */
+   bits. The sum of two adjacent products must fit into 16 bits. */
 #if defined(__AVX2__)
 #define DOT_U8_I8(a, b)                                                                \
     _mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)(a), (__m256i)(b)),                \

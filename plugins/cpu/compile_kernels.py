@@ -47,7 +47,8 @@ FLAGS += (
     if SANITIZE
     else ["-fno-sanitize=all"]
 )
-# What EXPORT of plugrad.h expands to while kernels are searched; no source contains it.
+# To find the kernels, EXPORT of plugrad.h is defined as this word, which no source
+# contains.
 MARK = "@kernel"
 KERNEL = re.compile(rf"{MARK}\s+void\s+(\w+)\s*\(([^()]*)\)\s*\{{")
 FIELDS = {"p": "address", "u": "count", "d": "number"}  # fields of Argument by kind

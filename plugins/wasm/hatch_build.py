@@ -87,7 +87,7 @@ def sources() -> dict[str, Path]:
 
 
 def files_of_modules() -> dict[str, list[str]]:
-    """Return the files of each module by the name of the module."""
+    """Return the C files of each module, by module name."""
     alone = {*sources()} - {*COMMON}
     alone -= {file for files in MODULES_OF_FILES.values() for file in files}
     return {name: [name] for name in sorted(alone)} | MODULES_OF_FILES

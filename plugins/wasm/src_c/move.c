@@ -1,4 +1,4 @@
-/* Moving elements by strides, with a function per element size; creating elements. */
+/* Copies elements by strides, with one function per element size; creates elements. */
 #include "elementwise.h"
 #include "rows.h"
 

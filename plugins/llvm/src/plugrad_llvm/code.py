@@ -259,7 +259,7 @@ class Code:
         return self.builder.call(reduce, [mask.value])
 
     def unless(self, near: Vector, y: Vector, x: Vector, name: str, far: Far) -> Vector:
-        """Return ``y``, or call the function ``name`` if ``near`` is not all true.
+        """Return ``y`` if ``near`` is true in all lanes, else call function ``name``.
 
         Args:
             near: A mask: whether ``y`` is accurate.

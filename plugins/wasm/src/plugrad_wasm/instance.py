@@ -131,7 +131,7 @@ class HostFunction:
         return wasmtime.Func._from_raw(found)
 
 
-STACK_MIN_BYTES = 1 << 23  # the usual stack of a main thread
+STACK_MIN_BYTES = 1 << 23  # the usual stack size of a main thread
 _sizes = threading.Lock()
 T = TypeVar("T")
 

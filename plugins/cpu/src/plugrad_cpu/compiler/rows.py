@@ -81,7 +81,7 @@ def values(step: Step) -> list[int]:
 
 
 def _reads_views(step: Step, graph: Graph) -> bool:
-    """Return whether an input is a broadcast view, which C has not in memory."""
+    """Return whether an input is a broadcast view; row kernels cannot read views."""
     views = (s for s in graph.steps if s.kernel.name == VIEW)
     return any(s.outputs[0] in step.inputs for s in views)
 

@@ -62,7 +62,7 @@ def view(x: Array, windows: Windows) -> Array:
 
 
 def as_pixels(x: Array) -> Array:
-    """View the channels of a pixel as one element, which NumPy moves in one piece."""
+    """View the channels of a pixel as one element, which NumPy copies in one piece."""
     x = np.ascontiguousarray(x)
     return x.view(f"V{x.itemsize * x.shape[-1]}")[..., 0]
 

@@ -86,7 +86,7 @@ def ragged_tensor_to_tensor(
     *partitions: Array,
     row_partition_types: tuple[str, ...],
 ) -> Array:
-    """Find the position of each element in the result, level by level, or -1."""
+    """Find each element's position in the result, level by level; -1: not included."""
     op = "sparse.ragged_tensor_to_tensor"
     kinds = [*zip(row_partition_types, partitions, strict=True)]
     if row_partition_types[0] == "FIRST_DIM_SIZE":

@@ -177,7 +177,7 @@ def scatter_nd(indices: WasmArray, updates: WasmArray, *, shape: Shape) -> Any:
     bad = new_flag(updates.machine)
     y = added(updates, int32_indices(indices), bad, sizes, shape)
     if not y.size:
-        writable(bad)[...] = 1  # C has checked no index
+        writable(bad)[...] = 1  # C has not checked any index
     check("scatter_nd", bad, indices, sizes)
     return y
 
