@@ -127,3 +127,21 @@ def test_alpha_and_beta_must_fit():
         attr.AlphaBeta(2.0, 2.0)
     with pytest.raises(ValueError, match="neither may be negative"):
         attr.AlphaBeta(0.5, -0.5)
+
+
+@pytest.mark.parametrize(
+    "rules", [attr.AttnLRP(), attr.EpsilonPlus()], ids=["lrp", "+"]
+)
+def test_packed_weights_are_treated_like_others(rules, backend):
+    rng = np.random.default_rng(0)
+    blocks = pg.quantized.quantize_blocks(
+        pg.asarray(rng.normal(size=(16, 32)), dtype="float32"), bits=8
+    )
+    w = pg.quantized.dequantize_blocks(*blocks, bits=8)
+    x = pg.asarray(rng.normal(size=(2, 32)), dtype="float32")
+    packed = lambda x: pg.relu(pg.quantized.block_matmul(x, *blocks, bits=8))
+    plain = lambda x: pg.relu(pg.matmul(x, w, transpose_b=True))
+    found, expected = (attr.attribute(f, x, rules, 3).input for f in (packed, plain))
+    assert difference(found.numpy(), expected.numpy()) < 1e-5
+    deep, wanted = (attr.deep_lift(f, x, 0.0 * x, 3).input for f in (packed, plain))
+    assert difference(deep.numpy(), wanted.numpy()) < 1e-5

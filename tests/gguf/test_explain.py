@@ -1,7 +1,9 @@
 """Gradients of a logit, compared with finite differences in NumPy, and steering."""
 
+import gguf
 import numpy as np
 import plugrad as pg
+import plugrad_attribution as attr
 import pytest
 from plugrad_gguf import TokenScores, load
 
@@ -12,6 +14,7 @@ from tests.gguf.vocabularies import bytelevel
 STEP = 1e-5  # the step of finite differences in float64
 TOKENS = [17, 250, 3, 3, 99]
 ANSWER = 120
+Q4_1 = gguf.GGMLQuantizationType.Q4_1
 
 
 @pytest.fixture
@@ -56,6 +59,46 @@ def test_probabilities_are_those_of_the_answer(made):
     (code,) = model.tokenizer.encode("w")
     assert found.probability == pytest.approx(chances[code], rel=1e-3)
     assert (found.tokens, found.answer) == (("the", " ", "l", "ow"), "w")
+
+
+def test_logits_of_embeddings(made, backend):
+    model = load(made.path)
+    x = model.embeddings(TOKENS)
+    assert x.shape == (len(TOKENS), made.sizes["width"])
+    assert model.logits(x).tolist() == model.logits(TOKENS).tolist()
+    gradient = pg.grad(lambda x: model.logits(x)[-1, ANSWER])(x)
+    scores = pg.sum(gradient * x, axis=-1)
+    wanted = model.explain(TOKENS, [ANSWER]).scores
+    np.testing.assert_allclose(scores.numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [pg.zeros((5, 63)), pg.zeros((0, 64)), pg.zeros((65, 64)), pg.zeros(64)],
+    ids=["width", "none", "too many", "rank"],
+)
+def test_other_embeddings_are_refused(x, made):
+    with pytest.raises(ValueError, match="logits: embeddings must be floating, "):
+        load(made.path, backend="cpu").logits(x)
+
+
+@pytest.mark.parametrize("kind", [gguf.GGMLQuantizationType.F32, Q4_1], ids=str)
+def test_relevance_is_conserved_by_attn_lrp(kind, tmp_path, backend):
+    made = tiny(tmp_path, kind=kind, vocabulary=bytelevel())
+    model = load(made.path)
+    found = attr.attribute(
+        lambda x: model.logits(x[0])[-1:],
+        model.embeddings(TOKENS)[None],
+        attr.AttnLRP(),
+        target=ANSWER,
+        ledger=True,
+    )
+    ledger = found.ledger
+    assert found.input.shape == (1, len(TOKENS), made.sizes["width"])
+    assert ledger.value == pytest.approx(model.logits(TOKENS)[-1, ANSWER].item())
+    assert abs(ledger.unexplained) < 1e-4 * abs(ledger.value)
+    parts = ledger.input + ledger.constants + ledger.softmax
+    assert parts == pytest.approx(ledger.value, rel=1e-2)
 
 
 def test_gradients_can_be_overridden(made):

@@ -298,7 +298,8 @@ def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
         "a": operand_gradient("a", "b", _left),
         "b": operand_gradient("b", "a", _right),
     }
-    return {"BatchMatMul": operands, dense(): dense_rules}
+    packed = {"BlockQuantizedMatMul": None}  # decomposed: weights are unpacked first
+    return {"BatchMatMul": operands, dense(): dense_rules, **packed}
 
 
 # --- the first layer -------------------------------------------------------------

@@ -247,6 +247,7 @@ PRODUCTS = {
 MAXIMA = {"Max": 1.0, "MaxPool": 1.0, "MaxPool3D": 1.0, "Min": -1.0}
 # Kernels that are decomposed into those above.
 COMPOSED = (
+    "BlockQuantizedMatMul",
     "Dilation2D",
     "GRU",
     "LRN",

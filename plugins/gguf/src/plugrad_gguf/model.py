@@ -123,24 +123,49 @@ class Model:
             open_backend("to", backend)
         return Model(self._file, self.config, backend, rounded=self.rounded)
 
-    def logits(self, tokens: Sequence[int] | str) -> pg.Tensor:
-        """Return the logits of the token that follows each token.
+    def embeddings(self, tokens: Sequence[int] | str) -> pg.Tensor:
+        """Return the embeddings of tokens, which ``logits`` also takes.
 
         Args:
             tokens: A text, or a sequence of token IDs.
 
         Returns:
-            ``[number of tokens, config.vocabulary]``.
+            ``[number of tokens, config.width]``.
 
         Raises:
             ValueError: There are no tokens or too many, or an ID is out of range.
 
         """
-        codes = self._to_codes("logits", tokens)
+        return self._embed("embeddings", tokens)
+
+    def logits(self, tokens: Sequence[int] | str | pg.Tensor) -> pg.Tensor:
+        """Return the logits of the token that follows each token.
+
+        Args:
+            tokens: A text, a sequence of token IDs, or the embeddings of tokens, a
+                tensor ``[number of tokens, config.width]``: these can be differentiated
+                and explained.
+
+        Returns:
+            ``[number of tokens, config.vocabulary]``.
+
+        Raises:
+            ValueError: There are no tokens or too many, an ID is out of range, or
+                embeddings have another shape.
+
+        """
+        if not isinstance(tokens, pg.Tensor):
+            tokens = self._embed("logits", tokens)
+        elif not self._are_embeddings(tokens):
+            raise ValueError(
+                f"logits: embeddings must be floating, [tokens, {self.config.width}], "
+                f"with 1 to {self.config.context} tokens; got "
+                f"{tokens.dtype}{[*tokens.shape]}"
+            )
         with on_backend(self.backend):
             params = self._active_params()
-            x = embed(params, pg.asarray(codes, dtype="int32"))
-            rotary = rotary_tables(self.config, params, len(codes))
+            x = tokens
+            rotary = rotary_tables(self.config, params, len(x))
             y = run(params, self.config, x, rotary, changes=self._changes())
             return to_logits(params, y)
 
@@ -495,6 +520,17 @@ class Model:
                     self._file.tensors, rounded=self.rounded
                 )
         return self._params[backend]
+
+    def _embed(self, function: str, tokens: Sequence[int] | str) -> pg.Tensor:
+        """Return the embeddings of tokens after checking them."""
+        codes = self._to_codes(function, tokens)
+        with on_backend(self.backend):
+            return embed(self._active_params(), pg.asarray(codes, dtype="int32"))
+
+    def _are_embeddings(self, x: pg.Tensor) -> bool:
+        """Return whether a tensor may be embeddings of tokens."""
+        is_matrix = x.ndim == 2 and x.shape[1] == self.config.width
+        return x.dtype.kind == "f" and is_matrix and 0 < len(x) <= self.config.context
 
     def _changes(self, adapter: Adapter | None = None) -> Changes:
         """Return the changes in force, on the active backend."""
