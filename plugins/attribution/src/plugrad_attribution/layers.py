@@ -298,8 +298,11 @@ def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
         "a": operand_gradient("a", "b", _left),
         "b": operand_gradient("b", "a", _right),
     }
-    packed = {"BlockQuantizedMatMul": None}  # decomposed: weights are unpacked first
-    return {"BatchMatMul": operands, dense(): dense_rules, **packed}
+    return {
+        "BatchMatMul": operands,
+        dense(): dense_rules,
+        "BlockQuantizedMatMul": None,  # decomposed: the weights are unpacked first
+    }
 
 
 # --- the first layer -------------------------------------------------------------

@@ -154,17 +154,15 @@ class Model:
                 embeddings have another shape.
 
         """
-        if not isinstance(tokens, pg.Tensor):
-            tokens = self._embed("logits", tokens)
-        elif not self._are_embeddings(tokens):
+        x = tokens if isinstance(tokens, pg.Tensor) else self._embed("logits", tokens)
+        if not self._are_embeddings(x):
             raise ValueError(
                 f"logits: embeddings must be floating, [tokens, {self.config.width}], "
                 f"with 1 to {self.config.context} tokens; got "
-                f"{tokens.dtype}{[*tokens.shape]}"
+                f"{x.dtype}{[*x.shape]}"
             )
         with on_backend(self.backend):
             params = self._active_params()
-            x = tokens
             rotary = rotary_tables(self.config, params, len(x))
             y = run(params, self.config, x, rotary, changes=self._changes())
             return to_logits(params, y)
