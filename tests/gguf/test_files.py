@@ -1,7 +1,9 @@
 """Damaged, hostile and unsupported files: error messages, and memory budgets."""
 
 import os
+import re
 import struct
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -281,3 +283,14 @@ def test_weights_that_are_not_finite_give_results(tmp_path):
     zeros = {"rope_freqs.weight": np.zeros(8, np.float32)}
     made = tiny(tmp_path, arrays=zeros, name="zeros.gguf")
     assert load(made.path, backend="cpu").logits([1, 2]).shape == (2, 300)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="needs Linux' /proc")
+def test_the_memory_of_the_file_is_released(tmp_path):
+    path = tiny(tmp_path, kind=Kind.Q4_1, width=256, hidden=512).path
+    model = load(path, backend="cpu")
+    logits = model.logits([1, 2, 3]).numpy()
+    maps = Path("/proc/self/smaps").read_text()
+    mapped = re.search(rf"{re.escape(str(path))}\n(?:.*\n)*?Rss: +(\d+) kB", maps)
+    assert int(mapped[1]) * 1024 < path.stat().st_size / 4
+    assert model.to("cpu").logits([1, 2, 3]).tolist() == logits.tolist()

@@ -515,7 +515,7 @@ class Model:
         if backend not in self._params:
             with pg.outside(), pg.use_backend(backend):  # tensors outlive the call
                 self._params[backend] = Params.from_file(
-                    self._file.tensors, rounded=self.rounded
+                    self._file, rounded=self.rounded
                 )
         return self._params[backend]
 

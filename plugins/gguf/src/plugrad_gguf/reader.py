@@ -69,6 +69,12 @@ class GgufFile:
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, TensorInfo]
+    pages: mmap.mmap
+
+    def release(self) -> None:
+        """Let the system take the memory of the file; it is read again when needed."""
+        if hasattr(self.pages, "madvise"):  # not on Windows
+            self.pages.madvise(mmap.MADV_DONTNEED)
 
 
 def read(path: str | os.PathLike[str], budget: pg.Budget) -> GgufFile:
@@ -92,7 +98,8 @@ def read(path: str | os.PathLike[str], budget: pg.Budget) -> GgufFile:
     try:
         tensor_count, entry_count = _read_header(cursor)
         metadata = _read_metadata(cursor, entry_count)
-        return GgufFile(metadata, _read_tensors(cursor, tensor_count, metadata))
+        tensors = _read_tensors(cursor, tensor_count, metadata)
+        return GgufFile(metadata, tensors, data)
     except pg.BudgetError:
         raise
     except DamagedError as error:

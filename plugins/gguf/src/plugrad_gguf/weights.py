@@ -17,7 +17,7 @@ import numpy as np
 import plugrad as pg
 
 from .packed import ENCODINGS, PackedWeight, can_pack, packed_bytes
-from .reader import Array, TensorInfo
+from .reader import Array, GgufFile, TensorInfo
 
 __all__ = ["Params", "Weight", "convert", "is_supported", "stored_bytes"]
 
@@ -68,25 +68,24 @@ class Params:
         return ()
 
     @classmethod
-    def from_file(
-        cls, tensors: Mapping[str, TensorInfo], *, rounded: bool = False
-    ) -> Params:
+    def from_file(cls, file: GgufFile, *, rounded: bool = False) -> Params:
         """Return the tensors of a file on the active backend.
 
         Args:
-            tensors: The tensors of the file.
+            file: The file; its memory is released after each tensor.
             rounded: Whether inputs of products with packed weights are rounded.
 
         """
         matrices: dict[str, Weight | PackedWeight] = {}
         vectors = {}
-        for name, info in tensors.items():
+        for name, info in file.tensors.items():
             if can_pack(info):
                 matrices[name] = PackedWeight.from_file(info, rounded=rounded)
             elif len(info.shape) == 2:
                 matrices[name] = Weight.from_file(info)
             else:
                 vectors[name] = pg.asarray(convert(info))
+            file.release()
         return cls(matrices, vectors)
 
 
