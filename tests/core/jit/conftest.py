@@ -17,6 +17,7 @@ TESTS_OF_REPLAYS = {
     "test_a_region_that_declines_frees_what_no_kernel_reads",
     "test_a_step_that_declines_later_runs_at_its_precision",
     "test_an_error_in_the_middle",
+    "test_a_replay_writes_into_the_array",
     "test_at_most_64_recordings_are_stored",
     "test_calls_are_replayed_after_a_profiler",
     "test_debug_checks_replays",
