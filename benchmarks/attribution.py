@@ -172,7 +172,7 @@ def networks(dtype: Any) -> dict[str, Network]:
 def cases(dtype: Any) -> dict[str, tuple[attr.Composite, Any]]:
     """Return composites of both libraries by name."""
 
-    def map_of(conv: Any, dense: Any) -> Any:
+    def layer_map(conv: Any, dense: Any) -> Any:
         table = [(Activation, rules.Pass()), (AvgPool, rules.Norm())]
         table += [(Sum, rules.Norm()), (Convolution, conv), (Linear, dense)]
         return composites.SpecialFirstLayerMapComposite(table, [])
@@ -180,8 +180,11 @@ def cases(dtype: Any) -> dict[str, tuple[attr.Composite, Any]]:
     epsilon = rules.Epsilon
     low, high = [torch.full((1, 3, 1, 1), v, dtype=dtype) for v in (LOW, HIGH)]
     return {
-        "Epsilon": (attr.Composite(), map_of(epsilon(), epsilon())),
-        "Gamma": (attr.Composite(attr.Gamma()), map_of(rules.Gamma(0.25), epsilon())),
+        "Epsilon": (attr.Composite(), layer_map(epsilon(), epsilon())),
+        "Gamma": (
+            attr.Composite(attr.Gamma()),
+            layer_map(rules.Gamma(0.25), epsilon()),
+        ),
         "EpsilonPlus": (attr.EpsilonPlus(), composites.EpsilonPlus()),
         "EpsilonPlusFlat": (attr.EpsilonPlusFlat(), composites.EpsilonPlusFlat()),
         "EpsilonGammaBox": (

@@ -41,7 +41,7 @@ def select(caches: Caches, at: pg.Tensor, row: pg.Tensor) -> Caches:
     return [pg.where(here, row[:, None], cache) for cache in caches]
 
 
-def in_numpy(positions: int) -> Callable[[], None]:
+def numpy_writer(positions: int) -> Callable[[], None]:
     """Return a function that writes the rows in NumPy."""
     caches = [np.zeros((HEADS, positions, SIZE), np.float32) for _ in range(CACHES)]
     row = np.ones((HEADS, SIZE), np.float32)
@@ -53,7 +53,7 @@ def in_numpy(positions: int) -> Callable[[], None]:
     return run
 
 
-def in_plugrad(positions: int, step: Callable[..., Any]) -> Callable[[], None]:
+def plugrad_writer(positions: int, step: Callable[..., Any]) -> Callable[[], None]:
     """Return a function that calls a step with the caches of the previous step."""
     caches = [pg.zeros((HEADS, positions, SIZE)) for _ in range(CACHES)]
     row = pg.ones((HEADS, SIZE))
@@ -76,12 +76,12 @@ def main() -> None:
     print("positions     NumPy", *[f"{title:>16}" for title in titles])
     with pg.use_backend(given.backend):
         for positions in POSITIONS:
-            functions = [in_numpy(positions)]
+            functions = [numpy_writer(positions)]
             for step in ways.values():
-                functions.append(in_plugrad(positions, step))
-                functions.append(in_plugrad(positions, pg.jit(step)))
+                functions.append(plugrad_writer(positions, step))
+                functions.append(plugrad_writer(positions, pg.jit(step)))
                 donated = pg.jit(step, donate="caches")
-                functions.append(in_plugrad(positions, donated))
+                functions.append(plugrad_writer(positions, donated))
             found = best_ms(functions)
             cells = " ".join(f"{each:16.2f}" for each in found[1:])
             print(f"{positions:9}{found[0]:10.2f} {cells}", flush=True)

@@ -71,7 +71,7 @@ def stored(bits: int) -> Callable[[np.ndarray[Any, Any]], Any]:
     return store
 
 
-def step_of(dense: Dense, bits: int, positions: int) -> Callable[[], None]:
+def make_step(dense: Dense, bits: int, positions: int) -> Callable[[], None]:
     """Return a function that computes one more token in each call."""
     store = stored(bits)
     layers = [{n: store(weights(*s)) for n, s in SHAPES.items()} for _ in range(LAYERS)]
@@ -121,7 +121,7 @@ def main() -> None:
     }
     with pg.use_backend(given.backend):
         for name, (dense, bits) in ways.items():
-            (found,) = best_ms([step_of(dense, bits, given.positions)], turns=30)
+            (found,) = best_ms([make_step(dense, bits, given.positions)], turns=30)
             print(f"{name:16}{found:8.2f}", flush=True)
 
 

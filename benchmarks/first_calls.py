@@ -107,7 +107,7 @@ def run_in_fresh_process(
 
 def measure_in_process(name: str, backend: str, threads: int) -> tuple[float, float]:
     """Return ``first_call_overheads`` of a fresh process."""
-    given = ("--of", name, backend.split(" ")[0])
+    given = ("--measure", name, backend.split(" ")[0])
     plugins = BACKENDS[backend]
     first, second = run_in_fresh_process(
         __file__, *given, plugins=plugins, threads=threads
@@ -121,10 +121,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--only", default="", help="workloads, separated by commas")
-    parser.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.of:
-        print(json.dumps(first_call_overheads(*options.of)))
+    if options.measure:
+        print(json.dumps(first_call_overheads(*options.measure)))
         return 0
     sys.path.insert(0, str(PEERS))
     import plugrad_peer

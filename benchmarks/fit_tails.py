@@ -75,7 +75,10 @@ def _alternating(errors: list[Any], count: int) -> list[int]:
 
 
 def scaled_erfc(degree: int, middle: float, offset: float, end: float) -> list[Any]:
-    """Fit ``e^(a²) · erfc(a) · (a + offset)`` in ``(a - middle) / (a + middle)``."""
+    """Fit a polynomial in ``(a - middle) / (a + middle)`` to a scaled erfc.
+
+    The function to fit is ``e^(a²) · erfc(a) · (a + offset)``.
+    """
     k = mp.mpf(middle)
     end = mp.mpf(end)
 
@@ -87,10 +90,11 @@ def scaled_erfc(degree: int, middle: float, offset: float, end: float) -> list[A
 
 
 def normal_logarithm(degree: int, end: int) -> list[Any]:
-    """Interpolate ``log2(Φ(-a)) + a² · log2(e)/2`` in ``a - end/2``, up to ``end``.
+    """Return a polynomial in ``a - end/2`` that interpolates a logarithm up to ``end``.
 
-    Φ is the normal cumulative distribution function. The kernel subtracts ``a²`` times
-    half of log2(e) rounded to float32, so the rounding error is part of the function.
+    The function to interpolate is ``log2(Φ(-a)) + a² · log2(e)/2``. Φ is
+    the normal cumulative distribution function. The kernel subtracts ``a²`` times half
+    of log2(e) rounded to float32, so the rounding error is part of the function.
     """
     rounded = mp.mpf(12102203) / 2**23  # log2(e), rounded to float32
     half = mp.mpf(end) / 2

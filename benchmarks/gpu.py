@@ -339,7 +339,7 @@ PARTS: dict[str, Callable[[Report, Contestants, argparse.Namespace], None]] = {
 
 
 @contextmanager
-def started(given: argparse.Namespace) -> Iterator[Contestants]:
+def start_libraries(given: argparse.Namespace) -> Iterator[Contestants]:
     """Start ``gpu_peer.py`` for plugrad and then for PyTorch; close both at the end."""
     found: Contestants = []
     names = ["opencl", *(["torch"] if "torch" in given.peers else [])]
@@ -399,7 +399,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = Report(given.json, given.minutes)
     chosen = [part for part in PARTS if part in given.only]
     if chosen:
-        with started(given) as libraries:
+        with start_libraries(given) as libraries:
             for part in chosen:
                 PARTS[part](report, libraries, given)
     if "workloads" in given.only:

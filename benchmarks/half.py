@@ -121,7 +121,7 @@ def activations(pg: Any, torch: Any) -> list[Case]:
 
 
 def reductions(pg: Any, torch: Any) -> list[Case]:
-    """Return the rows of reductions along the last axis, the first axis, and all."""
+    """Return the rows of reductions along the last axis, the first one and all axes."""
     found = []
     for name, theirs in {
         "sum": torch.sum,

@@ -9,8 +9,8 @@ network of objects, a function that reads a dict of 300 tensors, and the workloa
 ``first_calls.py``.
 
 ``--against PATH`` alternates with the core of another checkout, whose C accelerators
-must be compiled. It prints the figures of that checkout, and the ratios of the times of
-this checkout to the times of the other one::
+must be compiled. It prints the figures of the other checkout, and the times of this
+checkout divided by those of the other::
 
     python benchmarks/jit_calls.py --only grad_small,layers
     python benchmarks/jit_calls.py --against ../before --json calls.json
@@ -195,7 +195,9 @@ def least_figures(
     for _ in range(processes):
         for checkout, paths in checkouts.items():
             given = {"plugins": "cpu", "threads": threads, "paths": paths}
-            found = first_calls.run_in_fresh_process(__file__, "--of", name, **given)
+            found = first_calls.run_in_fresh_process(
+                __file__, "--measure", name, **given
+            )
             for column, us in found.items():
                 least[checkout][column] = min(us, least[checkout].get(column, us))
     for figures in least.values():
@@ -258,12 +260,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="cases, separated by commas")
     parser.add_argument("--against", type=Path, help="a checkout of plugrad")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--of", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--where", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.of or options.where:
+    if options.measure or options.where:
         print(
-            json.dumps(measure_case(options.of) if options.of else core_description())
+            json.dumps(
+                measure_case(options.measure) if options.measure else core_description()
+            )
         )
         return 0
     sys.path.insert(0, str(first_calls.PEERS))

@@ -31,13 +31,13 @@ VIEW_MAX_US = 20  # microseconds; faster cases return views, and are not marked
 SLOWER_REASONS = {
     "ArgMax": "NaN counts as missing, so the kernel searches the result for NaN",
     "ArgMin": "NaN counts as missing, so the kernel searches the result for NaN",
-    "Cast": "finds the extremes, to wrap out-of-range values on every processor",
+    "Cast": "searches for the extremes, to wrap out-of-range values on every processor",
     "Draw": "the formula does not check whether to clip",
     "FromPixels": "the op copies the bytes, which the caller may overwrite",
-    "Log": "within 3 ulp, in double precision: NumPy's own is off by 4",
+    "Log": "computes in double precision: its error is 3 ulp at most, NumPy's is 4",
     "ResizeBilinearGrad": "the formula knows that the factor is 2",
     "ResizeNearestNeighbor": "the formula knows that the factor is 2",
-    "Tan": "within 3 ulp, as sine by cosine: NumPy's own is off by 4",
+    "Tan": "divides sine by cosine: its error is 3 ulp at most, NumPy's is 4",
 }
 # Kernels without a formula: it would repeat the kernel, or there is no work to time.
 _IMAGES = "the formula would be a page of NumPy indexing"

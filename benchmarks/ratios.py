@@ -1,4 +1,4 @@
-"""What the report computes from the records: ratios, and their geometric means.
+"""Ratios that the report computes from the records, and their geometric means.
 
 A ratio is the time of another library divided by the time of plugrad: above 1, plugrad
 is faster.
@@ -39,7 +39,7 @@ def mean(values: Iterable[float]) -> float:
     return statistics.geometric_mean(values)
 
 
-def of_columns(record: Record, peer: str, ours: str) -> Ratios:
+def column_ratios(record: Record, peer: str, ours: str) -> Ratios:
     """Return the ratio of two columns for each row that has a number in both."""
     ours_by_name = record.column(ours)
     return {
@@ -95,7 +95,7 @@ def training(results: Results, threads: int) -> dict[str, Ratios]:
     workloads = results[f"workloads-xeon-{threads}"]
     found: dict[str, Ratios] = {}
     for peer in ("torch", "jax-jit"):
-        by_workload = of_columns(workloads, peer, "cpu-jit")
+        by_workload = column_ratios(workloads, peer, "cpu-jit")
         found[peer] = {title: by_workload[name] for name, title in TRAINING.items()}
     torch, jax = found.values()
     adamw = results["adamw-xeon"]

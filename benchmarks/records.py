@@ -10,7 +10,8 @@ A file is one object:
 - ``machine``, ``date`` (ISO 8601), ``command``: where, when and how.
 - ``columns``, ``rows``: a table. The first column contains the names of the rows; all
   others contain numbers, or null where there is no value.
-- ``unit``: of all numbers; or an object with the unit of each column of numbers.
+- ``unit``: the unit of all numbers; or an object with the unit of each column of
+  numbers.
 
 These are optional:
 
@@ -18,7 +19,7 @@ These are optional:
 - ``threads``: the number of threads.
 - ``conditions``: what else is known about the machine, such as its load.
 - ``commit``: the commit that was measured, if the checkout had no changes.
-- ``versions``: of the libraries, by name.
+- ``versions``: the versions of the libraries, by name.
 - ``notes``: further sentences for the page.
 
 Numbers keep the digits that they have in the file: 2.10 is shown as 2.10.

@@ -33,10 +33,10 @@ def groups_of(columns: dict[str, Ratios], *, means: bool = True) -> tuple[Group,
 def front(results: Results) -> Bars:
     """Draw means and networks, eager and under jit, next to PyTorch and JAX."""
     record = results[ratios.MAIN]
-    eager = ratios.of_columns(record, "torch", "cpu")
+    eager = ratios.column_ratios(record, "torch", "cpu")
     jit = ratios.jit_column(record)
-    torch = ratios.of_columns(record, "torch", jit)
-    jax = ratios.of_columns(record, "jax-jit", jit)
+    torch = ratios.column_ratios(record, "torch", jit)
+    jax = ratios.column_ratios(record, "jax-jit", jit)
     means = mean(torch.values()), mean(jax.values())
     groups = [
         Group(f"{len(eager)} workloads, eager", (mean(eager.values()), None), True),
@@ -63,7 +63,7 @@ def eager(results: Results) -> Bars:
         axis=f"{RATIO_AXIS.format('PyTorch')} (logarithmic)",
         caption=f"{record.place_and_time()}. Both libraries run eagerly.",
         series=("PyTorch, eager",),
-        groups=groups_of({"": ratios.of_columns(record, "torch", "cpu")}),
+        groups=groups_of({"": ratios.column_ratios(record, "torch", "cpu")}),
     )
 
 
@@ -72,7 +72,7 @@ def jit(results: Results) -> Bars:
     record = results[ratios.MAIN]
     ours = ratios.jit_column(record)
     columns = {
-        name: ratios.of_columns(record, name, ours) for name in ("torch", "jax-jit")
+        name: ratios.column_ratios(record, name, ours) for name in ("torch", "jax-jit")
     }
     return Bars(
         title="Workloads under jit: time of PyTorch and JAX, relative to plugrad",
@@ -114,7 +114,7 @@ def gpu(results: Results) -> Bars:
     """Draw PyTorch and JAX next to plugrad on a GPU, for each workload."""
     record = results[ratios.GPU]
     columns = {
-        name: ratios.of_columns(record, name, "opencl-mixed")
+        name: ratios.column_ratios(record, name, "opencl-mixed")
         for name in ("torch-cuda", "jax-cuda")
     }
     return Bars(

@@ -32,16 +32,16 @@ Pairs = Sequence[tuple[str, str]]  # pairs of columns, whose ratios become colum
 
 def whole(record: Record, pairs: Pairs = ()) -> str:
     """Return the table of a record, with columns of ratios and their means."""
-    found = [ratios.of_columns(record, *pair) for pair in pairs]
+    found = [ratios.column_ratios(record, *pair) for pair in pairs]
     rows = [
         [
             *map(cell, row),
-            *(two_decimals(of[row[0]]) if row[0] in of else "" for of in found),
+            *(two_decimals(x[row[0]]) if row[0] in x else "" for x in found),
         ]
         for row in record.rows
     ]
     if pairs:
-        means = [mean_of(of) for of in found]
+        means = [mean_of(x) for x in found]
         rows.append(["geometric mean", *[""] * (len(record.columns) - 1), *means])
     head = [*record.columns, *(" / ".join(pair) for pair in pairs)]
     return table(head, rows, "l" * record.labels)
@@ -61,18 +61,18 @@ def details(results: Results, page: str, names: Sequence[str], pairs: Pairs) -> 
     for name in names:
         record = results[name]
         body = joined(whole(record, pairs), source(record))
-        parts.append(folded(f"{record.place_and_time()}{in_unit(record)}", body))
+        parts.append(folded(f"{record.place_and_time()}{unit_caption(record)}", body))
     return joined(*parts)
 
 
 def plain(results: Results, page: str, name: str, pairs: Pairs = ()) -> str:
     """Return a whole record that is not folded."""
     record = results[name]
-    caption = f"{record.place_and_time()}{in_unit(record)}."
+    caption = f"{record.place_and_time()}{unit_caption(record)}."
     return joined(whole(record, pairs), caption, source(record))
 
 
-def in_unit(record: Record) -> str:
+def unit_caption(record: Record) -> str:
     """Return the unit as part of a caption."""
     if isinstance(record.unit, str):
         return f", in {UNITS.get(record.unit, record.unit)}"
@@ -87,11 +87,11 @@ def torch_advantage(results: Results, page: str, machine: str) -> str:
     found = []
     for threads in (1, 2):
         record = results[f"workloads-{machine}-{threads}"]
-        of = ratios.of_columns(record, "torch", "cpu")
-        percents = {name: round(100 / ratio - 100) for name, ratio in of.items()}
+        by_name = ratios.column_ratios(record, "torch", "cpu")
+        percents = {name: round(100 / x - 100) for name, x in by_name.items()}
         found.append({name: n for name, n in percents.items() if n > 0})
     rows = [
-        [str(name), *(f"{of[name]} %" if name in of else "" for of in found)]
+        [str(name), *(f"{x[name]} %" if name in x else "" for x in found)]
         for name in dict.fromkeys([*found[0], *found[1]])
     ]
     return table(["PyTorch is faster in", "one thread", "two threads"], rows)
@@ -102,7 +102,7 @@ def jax_single_ops(results: Results, page: str) -> str:
     rows = []
     for name in ratios.WORKLOADS:
         record = results[name]
-        found = ratios.single_ops(ratios.of_columns(record, "jax-jit", "cpu"))
+        found = ratios.single_ops(ratios.column_ratios(record, "jax-jit", "cpu"))
         means = mean_of(found), extreme(found, min), extreme(found, max)
         rows.append([record.place_and_time(), str(len(found)), *means])
     head = ["", "single ops", "JAX, `jit` / plugrad, eager", "smallest", "largest"]
@@ -162,7 +162,7 @@ def onnx_shipped(results: Results, page: str) -> str:
     ]
     head = ["milliseconds", "ONNX Runtime", "cpu", *(f"{x}, `jit`" for x in BACKENDS)]
     means = [
-        f"{mean_of(of)} on {name}" for name, of in _ratios_to_runtime(record).items()
+        f"{mean_of(x)} on {name}" for name, x in _ratios_to_runtime(record).items()
     ]
     text = (
         f"{record.place_and_time()}. The geometric mean of the ratios to ONNX "
@@ -174,7 +174,7 @@ def onnx_shipped(results: Results, page: str) -> str:
 def _ratios_to_runtime(record: Record) -> dict[str, Ratios]:
     """Return the time under jit divided by that of ONNX Runtime, by backend."""
     return {
-        name: ratios.of_columns(record, f"{name}, jit", "onnxruntime")
+        name: ratios.column_ratios(record, f"{name}, jit", "onnxruntime")
         for name in BACKENDS
     }
 
@@ -185,8 +185,8 @@ def onnx_generated(results: Results, page: str) -> str:
     runtime, rows = record.cells("onnxruntime"), []
     for model in record.names():
         cells = [str(model), cell(runtime[model])]
-        for name, of in _ratios_to_runtime(record).items():
-            ratio, time = of[model], record.cells(f"{name}, jit")[model]
+        for name, by_model in _ratios_to_runtime(record).items():
+            ratio, time = by_model[model], record.cells(f"{name}, jit")[model]
             cells += [cell(time), f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"]
         rows.append(cells)
     head = ["", "ONNX Runtime", *(part for name in BACKENDS for part in (name, ""))]

@@ -38,14 +38,14 @@ def place(record: Record) -> list[str]:
 def eager(results: Results, page: str) -> str:
     """Answer how fast eager code is on a CPU."""
     found = {
-        name: ratios.of_columns(results[name], "torch", "cpu")
+        name: ratios.column_ratios(results[name], "torch", "cpu")
         for name in ratios.WORKLOADS
     }
     record, first = results[ratios.MAIN], found[ratios.MAIN]
-    others = [mean(of.values()) for name, of in found.items() if name != ratios.MAIN]
+    others = [mean(x.values()) for name, x in found.items() if name != ratios.MAIN]
     rows = [
-        [*place(results[name]), mean_of(of), extreme(of, min), extreme(of, max)]
-        for name, of in found.items()
+        [*place(results[name]), mean_of(x), extreme(x, min), extreme(x, max)]
+        for name, x in found.items()
     ]
     head = ["machine", "threads", "date", "PyTorch / plugrad", "smallest", "largest"]
     return joined(
@@ -68,7 +68,7 @@ def jit(results: Results, page: str) -> str:
         record = results[name]
         ours = ratios.jit_column(record)
         columns[name] = [
-            ratios.of_columns(record, peer, ours)
+            ratios.column_ratios(record, peer, ours)
             for peer in ("cpu", "torch", "jax-jit")
         ]
         compiler = "plugrad-llvm" if ours == "cpu-jit" else "cpu's own"
@@ -97,8 +97,8 @@ def onnx(results: Results, page: str) -> str:
     record, others = results[ratios.PRETRAINED], results[ratios.PRETRAINED_OTHERS]
     backends = ("cpu", "wasm", "opencl")
     cpu, wasm, opencl = (
-        ratios.inverse(of.column(name))
-        for of, name in zip((record, others, others), backends, strict=True)
+        ratios.inverse(source.column(name))
+        for source, name in zip((record, others, others), backends, strict=True)
     )
     networks = [_networks(results, name) for name in backends]
     later = results["onnx-networks-zen3-1"]
@@ -130,7 +130,7 @@ def _networks(results: Results, backend: str) -> Ratios:
     """Return the ratios of ONNX Runtime to plugrad under jit for all networks."""
     found: Ratios = {}
     for name in ("onnx-shipped-xeon-1", "onnx-generated-xeon-1"):
-        found |= ratios.of_columns(results[name], "onnxruntime", f"{backend}, jit")
+        found |= ratios.column_ratios(results[name], "onnxruntime", f"{backend}, jit")
     return found
 
 
@@ -214,7 +214,7 @@ def gpu(results: Results, page: str) -> str:
     """Answer how fast a GPU is."""
     record = results[ratios.GPU]
     torch, jax = (
-        ratios.of_columns(record, peer, "opencl-mixed")
+        ratios.column_ratios(record, peer, "opencl-mixed")
         for peer in ("torch-cuda", "jax-cuda")
     )
     parts = [
@@ -251,8 +251,8 @@ def front(results: Results, page: str) -> str:
     """Return the chart of the front page, and a table of the means."""
     cpu, on_gpu = results[ratios.MAIN], results[ratios.GPU]
     ours = ratios.jit_column(cpu)
-    eager = ratios.of_columns(cpu, "torch", "cpu")
-    torch, jax = (ratios.of_columns(cpu, x, ours) for x in ("torch", "jax-jit"))
+    eager = ratios.column_ratios(cpu, "torch", "cpu")
+    torch, jax = (ratios.column_ratios(cpu, x, ours) for x in ("torch", "jax-jit"))
     pytorch, option = f"PyTorch {_version(cpu, 'PyTorch')}", "`PLUGRAD_OPENCL_TF32=3`"
     rows = [
         (cpu.place_and_time(), f"{pytorch}, both eager", eager),
@@ -262,7 +262,7 @@ def front(results: Results, page: str) -> str:
             on_gpu.place_and_time(),
             f"PyTorch {_version(on_gpu, 'PyTorch')}, plugrad with `jit` and {option}, "
             "which is not the default",
-            ratios.of_columns(on_gpu, "torch-cuda", "opencl-mixed"),
+            ratios.column_ratios(on_gpu, "torch-cuda", "opencl-mixed"),
         ),
     ]
     cells = [

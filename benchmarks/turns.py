@@ -1,4 +1,4 @@
-"""Time functions in turns, so that a change of the machine's load affects all."""
+"""Time functions in turns, so that a change of the machine's load affects all alike."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +12,8 @@ def best_ms(
 ) -> list[float]:
     """Return the best time of each function in milliseconds; they take turns.
 
-    Each function is first called three times without the clock, which returns seconds.
+    Each function is first called three times without being timed. ``clock`` returns
+    seconds.
     """
     for function in functions:
         for _ in range(3):

@@ -158,7 +158,7 @@ def public_names() -> set[str]:
 
     from tests.surface import public
 
-    from .made import documented
+    from .generated import documented
 
     found = {f"plugrad.{name}" for name in public()}
     for module in (plugin, geometry, importing):

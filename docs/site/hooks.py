@@ -14,9 +14,9 @@ from mkdocs.utils.templates import TemplateContext
 from docs.site import (
     cards,
     dialect,
+    generated,
     kernels,
     links,
-    made,
     navigation,
     notebooks,
     search,
@@ -50,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=text))
         for path, picture in pictures.items():
             files.append(File.generated(config, path, content=picture))
-    for page, text in (made.pages() | _split_kernels(files, config)).items():
+    for page, text in (generated.pages() | _split_kernels(files, config)).items():
         files.append(File.generated(config, page, content=text))
     paths = sorted(file.src_uri for file in files.documentation_pages())
     config.nav = navigation.expand(config.nav, paths)
@@ -84,7 +84,7 @@ def on_page_markdown(
         markdown = links.relink(markdown, f"docs/{path}", path)
     markdown = translations.add_note(markdown, page.file.src_uri)
     return dialect.escape_bars(
-        PART_MARKER.sub(lambda mark: made.part(mark["what"]), markdown)
+        PART_MARKER.sub(lambda mark: generated.part(mark["what"]), markdown)
     )
 
 

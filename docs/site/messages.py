@@ -66,8 +66,8 @@ EVERYWHERE = "In many functions"
 # The exceptions that a class in an attribute can be, by the expression that calls it.
 CLASSES = {"self.error": "BackendUnavailable or ValueError"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Made = tuple[ast.Call, str]  # an exception, and the section that explains it
-Helpers = dict[str, tuple[Function, list[Made]]]
+ExceptionCall = tuple[ast.Call, str]  # an exception, and the section that explains it
+Helpers = dict[str, tuple[Function, list[ExceptionCall]]]
 
 
 class Row(NamedTuple):
@@ -112,15 +112,17 @@ def extract_rows(modules: dict[str, str]) -> list[Row]:
     helpers: Helpers = {}
     for _ in range(2):  # a helper may call another one
         for function in functions:
-            if made := _returned_exceptions(function, helpers):
-                helpers[function.name] = function, made
+            if exceptions := _returned_exceptions(function, helpers):
+                helpers[function.name] = function, exceptions
     found: list[Row] = []
     for path, tree in trees.items():
         found += _Reader(path, helpers).read(tree)
     return found
 
 
-def _returned_exceptions(function: Function, helpers: Container[str]) -> list[Made]:
+def _returned_exceptions(
+    function: Function, helpers: Container[str]
+) -> list[ExceptionCall]:
     """Return the exceptions that a function returns; none if it is not a helper."""
     assigned: dict[str, list[ast.expr]] = defaultdict(list)
     returned: list[tuple[ast.expr | None, str]] = []
@@ -129,14 +131,14 @@ def _returned_exceptions(function: Function, helpers: Container[str]) -> list[Ma
             assigned[ast.unparse(node.targets[0])].append(node.value)
         elif isinstance(node, ast.Return):
             returned.append(_unwrapped(node.value))
-    found: list[Made] = []
+    found: list[ExceptionCall] = []
     for value, section in returned:
         name = value.id if isinstance(value, ast.Name) else ""
         found += [
-            (made, section)
-            for made in (assigned[name] if name else [value])
-            if isinstance(made, ast.Call)
-            and (_exception_name(made) or _called_name(made) in helpers)
+            (call, section)
+            for call in (assigned[name] if name else [value])
+            if isinstance(call, ast.Call)
+            and (_exception_name(call) or _called_name(call) in helpers)
         ]
     return found
 
@@ -182,28 +184,31 @@ class _Reader:
         return self.found
 
     def _walk(
-        self, body: list[ast.stmt], texts: dict[str, str], made: dict[str, ast.Call]
+        self,
+        body: list[ast.stmt],
+        texts: dict[str, str],
+        exceptions: dict[str, ast.Call],
     ) -> None:
-        """Read statements; ``made`` are the exceptions assigned so far, by name."""
+        """Read statements; ``exceptions`` are those assigned so far, by name."""
         for node in body:
             if isinstance(node, ast.Raise):
-                self._add(node, texts, made)
+                self._add(node, texts, exceptions)
             elif isinstance(node, Function | ast.ClassDef):
                 self._walk(node.body, texts | _texts(node.body), {})
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                made[ast.unparse(node.targets[0])] = node.value
+                exceptions[ast.unparse(node.targets[0])] = node.value
             else:
                 for inner in _branches(node):
-                    self._walk(inner, texts, made)
+                    self._walk(inner, texts, exceptions)
 
     def _add(
-        self, node: ast.Raise, texts: dict[str, str], made: dict[str, ast.Call]
+        self, node: ast.Raise, texts: dict[str, str], exceptions: dict[str, ast.Call]
     ) -> None:
         if not isinstance(node.exc, ast.Call):
             return  # a caught exception, raised again
         call, section = _unwrapped(node.exc)
         if isinstance(call, ast.Name):
-            call = made.get(call.id)
+            call = exceptions.get(call.id)
         if isinstance(call, ast.Call):
             self.found += [
                 Row(self.path, node.lineno, error, message, section or explained)
@@ -219,10 +224,10 @@ class _Reader:
         elif _called_name(call) not in self.helpers:
             yield _called_name(call), "", ""
         else:
-            helper, made = self.helpers[_called_name(call)]
+            helper, exceptions = self.helpers[_called_name(call)]
             passed = _passed_texts(helper, call, texts)
             known = _texts(helper.body, passed) | passed
-            for inner, section in made:
+            for inner, section in exceptions:
                 for error, message, explained in self._resolve(inner, known):
                     yield error, message, section or explained
 

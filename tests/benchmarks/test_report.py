@@ -55,14 +55,14 @@ def test_examples_run():
 def test_a_ratio_needs_both_numbers():
     rows = (("a", 2, 4), ("b", None, 4), ("c", 2, None), ("d", 2, 1))
     found = record(columns=("name", "cpu", "torch"), rows=rows)
-    by_name = ratios.of_columns(found, "torch", "cpu")
+    by_name = ratios.column_ratios(found, "torch", "cpu")
     assert by_name == {"a": 2.0, "d": 0.5}
     assert ratios.mean(by_name.values()) == pytest.approx(1.0)
     assert ratios.inverse(by_name) == {"a": 0.5, "d": 2.0}
 
 
 def test_workloads_are_single_ops_or_composed(results):
-    by_name = ratios.of_columns(results[ratios.MAIN], "torch", "cpu")
+    by_name = ratios.column_ratios(results[ratios.MAIN], "torch", "cpu")
     single, composed = ratios.single_ops(by_name), ratios.composed(by_name)
     assert {*composed} == ratios.COMPOSED
     assert single | composed == by_name

@@ -19,9 +19,9 @@ from docs.site import (
     check,
     diagrams,
     dialect,
+    generated,
     kernels,
     links,
-    made,
     messages,
     navigation,
     notebooks,
@@ -37,9 +37,9 @@ from tests.surface import public
     [
         cards,
         dialect,
+        generated,
         kernels,
         links,
-        made,
         messages,
         navigation,
         notebooks,
@@ -222,16 +222,16 @@ def test_plots_are_inverted_in_dark_mode():
         assert inverted != (name in PHOTOGRAPHS), image
 
 
-@pytest.mark.parametrize("library", made.LIBRARIES)
+@pytest.mark.parametrize("library", generated.LIBRARIES)
 def test_a_table_of_names_has_three_columns(library):
-    head, rule, *rows = made.names(library).splitlines()
+    head, rule, *rows = generated.names(library).splitlines()
     assert head.count("|") == rule.count("|") == 4
     assert rows == sorted(rows, key=str.casefold)
     assert {row.count("|") for row in rows} == {4}
 
 
 def test_every_public_name_is_on_one_page():
-    text = "\n".join(made.pages().values())
+    text = "\n".join(generated.pages().values())
     entries = re.findall(r"^::: plugrad\.([\w.]+)$", text, re.M)
     assert len(entries) == len({*entries})
     assert {*entries} >= {*public()}
@@ -241,7 +241,7 @@ def test_every_mark_has_a_part():
     marks = [
         m for text in texts().values() for m in re.findall("<!-- site: (.*) -->", text)
     ]
-    assert {*marks} == {*made.PARTS}
+    assert {*marks} == {*generated.PARTS}
 
 
 FRONT = {  # record: pairs of columns; the front page has the mean ratio of each pair

@@ -118,24 +118,24 @@ def _title(value: Any) -> str:
 
 def pages() -> dict[str, str]:
     """Return the Markdown of the pages of the reference, by path."""
-    made = {}
+    found = {}
     for title, names in functions().items():
         heading = f"# {title}\n\n{_summary(title, names)}\n\n"
         entries = [_entry(f"plugrad.{name}", getattr(pg, name)) for name in names]
-        made[f"reference/functions/{_slug(title)}.md"] = heading + "\n".join(entries)
+        found[f"reference/functions/{_slug(title)}.md"] = heading + "\n".join(entries)
     for space, module in [*namespaces().items(), ("plugin", plugin)]:
         if space:
             page = f"reference/namespaces/{space}.md"
-            made[page] = _module_page(f"plugrad.{space}", module)
+            found[page] = _module_page(f"plugrad.{space}", module)
     for module in (geometry, importing):
         space = module.__name__.removeprefix("plugrad.")
-        made[f"reference/namespaces/{space}.md"] = _module_page(
+        found[f"reference/namespaces/{space}.md"] = _module_page(
             f"plugrad.{space}", module
         )
     for name in OTHER_DISTRIBUTIONS:
         module = importlib.import_module(name)
-        made[f"reference/distributions/{name}.md"] = _module_page(name, module)
-    return made
+        found[f"reference/distributions/{name}.md"] = _module_page(name, module)
+    return found
 
 
 def _slug(title: str) -> str:
