@@ -289,17 +289,15 @@ def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
         )
         return two_input_rule(dy, given["y"], to_weights)
 
-    names = ["dy", "x", "w", "b", "y", "transpose_a", "transpose_b"]
+    names = "dy", "x", "w", "b", "y", "transpose_a", "transpose_b"
     dense_rules = {
         "x": named(with_bias, [*names, "w_tracked", "b_tracked"]),
         "w": named(weights_gradient, [*names, "x_tracked", "original"]),
     }
-    operands = {
-        "a": operand_gradient("a", "b", _left),
-        "b": operand_gradient("b", "a", _right),
-    }
+    left = operand_gradient("a", "b", _left)
+    right = operand_gradient("b", "a", _right)
     return {
-        "BatchMatMul": operands,
+        "BatchMatMul": {"a": left, "b": right},
         dense(): dense_rules,
         "BlockQuantizedMatMul": None,  # decomposed: the weights are unpacked first
     }
