@@ -156,10 +156,10 @@ def windows(
     return _windows(
         op,
         tuple(shape),
-        _each(op, "the window", window, n),
-        _each(op, "strides", strides, n),
-        _ends(op, pad, n),
-        _each(op, "dilations", dilations, n),
+        _positive_integers(op, "the window", window, n),
+        _positive_integers(op, "strides", strides, n),
+        _padding(op, pad, n),
+        _positive_integers(op, "dilations", dilations, n),
         _rounding(op, dim_rounding_mode, pad),
         shape[-1] if channels is None else channels,
         groups,
@@ -287,7 +287,7 @@ def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> i
     return up if fits else room // stride
 
 
-def _each(op: str, what: str, value: Sizes, n: int) -> Shape:
+def _positive_integers(op: str, what: str, value: Sizes, n: int) -> Shape:
     """Return a positive integer for each of ``n`` axes."""
     sizes = integers(op, what, value) * (n if entries(value) is None else 1)
     if len(sizes) != n or min(sizes) < 1 or max(sizes) >= 2**31:  # kernels use int32
@@ -297,7 +297,7 @@ def _each(op: str, what: str, value: Sizes, n: int) -> Shape:
     return sizes
 
 
-def _ends(op: str, pad: Any, n: int) -> Any:
+def _padding(op: str, pad: Any, n: int) -> Any:
     """Return "same", "valid", or how much to pad at both ends of ``n`` axes."""
     if isinstance(pad, str) and pad in ("same", "valid"):
         return pad

@@ -368,7 +368,7 @@ def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
     try:
         sorter.prepare()
     except CycleError as error:  # nodes that do not depend on a cycle are still sorted
-        cycle = _from_first(error.args[1], places)
+        cycle = _rotated_to_first(error.args[1], places)
     ready = sorted(places[node] for node in sorter.get_ready())
     order: list[N] = []
     while ready:
@@ -390,7 +390,7 @@ def _is_ordered(rows: Mapping[N, Sequence[N]]) -> bool:
     return True
 
 
-def _from_first(cycle: Sequence[N], places: Mapping[N, int]) -> list[N]:
+def _rotated_to_first(cycle: Sequence[N], places: Mapping[N, int]) -> list[N]:
     """Return a cycle rotated to begin with the node that is first in ``places``."""
     nodes = [*cycle[:-1]]
     start = nodes.index(min(nodes, key=places.__getitem__))

@@ -71,7 +71,7 @@ class Resizing:
 
     @functools.cached_property
     def nearest(self) -> list[Table]:
-        """The source pixels (int32): the nearest, or by default those before."""
+        """The source pixels (int32): the nearest, or, without a flag, those before."""
         up = int(self.align_corners or self.half_pixel_centers)
         return [
             np.minimum((2 * p + d * up) // (2 * d), n - 1).astype(np.int32)

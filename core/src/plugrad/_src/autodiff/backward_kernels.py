@@ -139,8 +139,8 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         "GeluGrad(dy: floating, x: dy)",
         gelu.gelu_gradient,
         one_shape,
-        """``dy · (erfc(-x · √½) · ½ + n · e^(-n²/2) / √(2π))``, where n is x within
-        -40 and 40; x is the input of Gelu. The relative error is small even where the
+        """``dy · (erfc(-x · √½) · ½ + n · e^(-n²/2) / √(2π))``, where n is x limited
+        to [-40, 40]; x is the input of Gelu. The relative error is small even where the
         slope is small.""",
     ),
     (
@@ -148,8 +148,8 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         gelu.gelu_tanh_gradient,
         one_shape,
         """``dy · (s(u) + n · √(8/π) · (1 + 0.134145 n²) · s(u) · s(-u))``; s is the
-        sigmoid, u its argument in GeluTanh, x the input of GeluTanh, and n is x within
-        limits beyond which ``s(u) · s(-u)`` is 0.""",
+        sigmoid, u its argument in GeluTanh, x the input of GeluTanh, and n is x limited
+        to a range outside of which ``s(u) · s(-u)`` is 0.""",
     ),
     (
         "SoftmaxGrad(dy: floating, y: dy)",

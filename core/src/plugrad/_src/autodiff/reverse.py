@@ -219,7 +219,7 @@ def _select_argnums(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> A
         if len({n % len(xs) for n in numbers}) < len(numbers):
             raise ValueError(f"grad: argnums {argnums} names one argument twice")
 
-        def of_selected(*chosen: Any) -> Any:
+        def with_selected(*chosen: Any) -> Any:
             given = list(xs)
             for n, x in zip(numbers, chosen, strict=True):
                 given[n] = x
@@ -233,7 +233,7 @@ def _select_argnums(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> A
             found.append(value[1])
             return value[0]
 
-        run = _forward(of_selected, tuple([xs[n] for n in numbers]), f)
+        run = _forward(with_selected, tuple([xs[n] for n in numbers]), f)
         gradients = run.backward(run.seeds(dy))
         value = (run.value, found[-1]) if has_aux else run.value
         return value, gradients[0] if isinstance(argnums, int) else gradients
@@ -368,7 +368,7 @@ def vjp(
         raise unexpected(vjp, unknown)
     function("vjp", f)
     run = _forward(f, xs)
-    keep(run.tape)  # for explain
+    keep(run.tape)  # ``explain`` reads it
     return run.value, lambda dy: run.backward(run.seeds_of(dy))
 
 
@@ -438,7 +438,7 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
     level = context.current().level
     if level is None:
         return alias(x)
-    inner, batched = level.unwrap(x)  # inside vmap: the tapes around it track the batch
+    inner, batched = level.unwrap(x)  # outer tapes track the batch
     with level.outside():
         inner = stop_gradient(inner)
     return cast(Tensor, level.wrap(inner, batched))
@@ -519,4 +519,4 @@ def _forward(
 def _seed(value: Any) -> Tensor:
     """Return 1, the cotangent of a scalar result; raise if it is not a scalar."""
     check_scalar(value)
-    return alias(_convert.scalar("grad", 1, value.dtype))  # the user may dispose it
+    return alias(_convert.scalar("grad", 1, value.dtype))  # the user may dispose of it

@@ -27,7 +27,7 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
     leaves, build = flatten(args, as_leaf)
     inputs = [level.unwrap(x) for x in leaves if type(x) is Tensor]
 
-    def whole(*tensors: Tensor) -> Any:
+    def for_all_examples(*tensors: Tensor) -> Any:
         """Return the outputs of ``f`` for all examples, and their gradient function."""
         again = level.copy()
         pairs = zip(tensors, inputs, strict=True)
@@ -56,7 +56,7 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
 
     with level.outside():
         given = tuple(x for x, _ in inputs)
-        ys = recorded_call(whole, name, plans_for(name), given, guarded)
+        ys = recorded_call(for_all_examples, name, plans_for(name), given, guarded)
     grad_func, build_value, flags = found
     value = [level.wrap(y, is_batched) for y, is_batched in zip(ys, flags, strict=True)]
     return build_value(value), grad_func

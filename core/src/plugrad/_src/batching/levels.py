@@ -31,7 +31,7 @@ from .custom import as_one_node
 
 
 class Batched:
-    """A tensor with all examples along axis 0; without a level, one they all share."""
+    """A tensor with the examples on axis 0; without a level, one for all examples."""
 
     __slots__ = ("dtype", "level", "shape", "tensor")
 
@@ -96,7 +96,7 @@ class BatchingBackend(OpenBackend):
         self.base = base
         self.depth = base.depth + 1
         self.dtypes = base.dtypes
-        self.contracts: dict[str, Kernel] = {}  # the kernels in the table
+        self.contracts: dict[str, Kernel] = {}  # the contracts in the table
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
         """Return a native array of values that are the same for all examples."""
@@ -116,7 +116,7 @@ class BatchingBackend(OpenBackend):
     def lift(self, x: Tensor) -> Batched:
         """Return a tensor from outside as a native array of this backend."""
         home: Any = x._home
-        if home.depth == self.depth:  # over another backend: use_backend inside vmap
+        if home.depth == self.depth:  # after use_backend inside vmap
             batch = x._data
             with current().level.outside():
                 return Batched(batch.tensor.to(self.base.name), batch.level)

@@ -310,7 +310,7 @@ def gradients_of(
     wanted = [x for x, is_active in zip(args, active, strict=True) if is_active]
     grads = list(found) if isinstance(found, tuple | list) else [found]
     if len(wanted) == 1 and isinstance(wanted[0], tuple | list) and len(grads) != 1:
-        grads = [found]  # the structure of the one argument
+        grads = [found]  # the gradient has the structure of the only argument
     grads = _active_gradients(grads, active, name)
     if len(grads) != len(wanted):
         raise ValueError(

@@ -374,7 +374,7 @@ ERRORS = [
         ValueError,
         "group_norm: 3 groups do not divide 4 channels",
     ),
-    (lambda x: pg.group_norm(x, groups=1, axis=0), ValueError, "is the batch's"),
+    (lambda x: pg.group_norm(x, groups=1, axis=0), ValueError, "is the batch axis"),
     (
         lambda x: pg.group_norm(x, pg.ones((3,)), groups=2),
         ValueError,

@@ -198,7 +198,9 @@ TAKE = Kernel(
 def _(x: Tensor, indices: Tensor, *, axis: int, batch_dims: int) -> Tensor:
     n, positions = x.shape[axis], indices
     if indices.dtype.kind != "u":
-        positions = _from_0(_convert.integer_tensor("take", "indices", indices), n)
+        positions = _wrap_negative(
+            _convert.integer_tensor("take", "indices", indices), n
+        )
     try:
         return run(GATHER_V2, x, positions, axis=axis, batch_dims=batch_dims)
     except IndexError as error:
@@ -249,7 +251,7 @@ def counted_from_0(
         x = _convert.integer_tensor(op, "indices", indices)
         if getattr(indices, "dtype", x.dtype).kind == "u":
             return x
-        return _from_0(x, size)
+        return _wrap_negative(x, size)
     found = np.where(known < 0, known + np.array(size, known.dtype), known)
     bad = np.argwhere((found < 0) | (found >= size))
     if len(bad):
@@ -263,7 +265,7 @@ def counted_from_0(
     return _convert.tensor_of(found, copy=False)
 
 
-def _from_0(indices: Tensor, size: int | geometry.Shape) -> Tensor:
+def _wrap_negative(indices: Tensor, size: int | geometry.Shape) -> Tensor:
     """Return the indices of a tensor, counted from 0."""
     shift = np.array(size, indices.dtype) if isinstance(size, tuple) else size
     return run(compare.SELECT, indices < 0, indices + shift, indices)

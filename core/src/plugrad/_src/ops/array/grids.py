@@ -169,7 +169,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
     """
     x = _convert.numbers("tril", x)
-    return compare.where(_above("tril", x, k), False, x)
+    return compare.where(_above_diagonal("tril", x, k), False, x)
 
 
 def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
@@ -197,10 +197,12 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
     """
     x = _convert.numbers("triu", x)
-    return compare.where(_above("triu", x, integer("triu", "k", k) - 1), x, False)
+    return compare.where(
+        _above_diagonal("triu", x, integer("triu", "k", k) - 1), x, False
+    )
 
 
-def _above(op: str, x: Tensor, k: int) -> Tensor:
+def _above_diagonal(op: str, x: Tensor, k: int) -> Tensor:
     """Return a mask of the elements above diagonal ``k`` of each matrix."""
     if len(x.shape) < 2:
         raise ValueError(f"{op}: x must have two axes or more, got shape {x.shape}")

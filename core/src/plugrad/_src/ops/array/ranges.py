@@ -205,8 +205,8 @@ def linspace(
     """Return ``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     The spacing is ``(stop - start) / (num - 1)``, or ``(stop - start) / num`` without
-    the endpoint. A single number is ``start``. If both ends are equal, all elements are
-    that number, even if it is infinite; NumPy, PyTorch and JAX return NaN then.
+    the endpoint. If ``num`` is 1, the number is ``start``. If both ends are equal, all
+    elements are that number, even if it is infinite; NumPy, PyTorch and JAX return NaN.
     Elements are computed in double precision and then rounded. If an end is a tensor,
     they are computed in the dtype of the result.
 

@@ -8,7 +8,7 @@ Circular imports are allowed only in this folder.
 - ``binary``: element-wise ops of two arguments.
 - ``compare``: comparisons, ``where``, logic and bits.
 - ``complexes``: complex numbers and their parts.
-- ``creation``: constants, tensors like others, and ``astype``.
+- ``creation``: constants, tensors shaped like another, and ``astype``.
 - ``reduce``: sums, means, products, maxima and logic along axes.
 - ``shape``: reshaping, broadcasting, joining, splitting and transposing.
 - ``unary``: element-wise ops of one argument.

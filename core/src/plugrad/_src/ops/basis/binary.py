@@ -94,7 +94,7 @@ def add(a: TensorLike, b: TensorLike, /) -> Tensor:
     Raises:
         ValueError: The shapes do not broadcast.
         TypeError: An argument holds strings, or no dtype can represent both.
-        OverflowError: A Python number does not fit into the dtype of the other one.
+        OverflowError: The dtype of the other argument cannot represent a Python number.
 
     Example:
         >>> pg.add([[1], [2]], [10, 20])
@@ -287,7 +287,7 @@ REAL_DIV = _broadcasting(
     op="divide",
     doc="""``a / b``.
 
-    A real number divided by ±0 is ±inf, with the product of the signs; 0 divided by 0
+    A real number divided by ±0 is ±inf: inf if both signs are equal; 0 divided by 0
     is NaN.""",
 )
 
@@ -768,7 +768,8 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 def _unit(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``a`` and ``b`` divided by ``hypot(a, b)``, and zeros at (0, 0).
 
-    Where ``a`` is infinite, the result is (±1, 0); else, where ``b`` is, (0, ±1).
+    Where ``a`` is infinite, the result is (±1, 0); elsewhere, where ``b`` is infinite,
+    it is (0, ±1).
     """
     a_is_inf = unary.isinf(a)
     inf = compare.logical_or(a_is_inf, unary.isinf(b))
@@ -808,7 +809,8 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     a, b = floats("logaddexp", a, b, "f")
-    first = a >= b  # equal numbers are one high and one low: each gets half of dy
+    # Of two equal numbers, one counts as high and one as low, so each gets half of dy.
+    first = a >= b
     high = compare.where(first, a, b)
     low = compare.where(first, b, a)
     even = compare.logical_and(unary.isinf(high), compare.equal(low, high))

@@ -55,7 +55,8 @@ __all__ = [
     "where",
 ]
 
-# Contracts of two inputs that broadcast: with a bool output, and for bits.
+# Contracts with two inputs that broadcast: ``_predicate`` with a bool output,
+# ``_bitwise`` with an output of their dtype.
 _predicate = partial(Kernel, out=compared, broadcasts=True)
 _bitwise = partial(Kernel, out=broadcasted, broadcasts=True)
 

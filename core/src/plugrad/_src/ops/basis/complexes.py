@@ -88,7 +88,7 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
 gradients(COMPLEX, real=lambda dy: run(REAL, dy), imag=lambda dy: run(IMAG, dy))
 
 
-def whole(x: Tensor) -> Tensor:
+def as_complex(x: Tensor) -> Tensor:
     """Return a floating tensor as a complex one; float16 becomes complex64."""
     if x.dtype.kind == "c":
         return x
@@ -257,7 +257,7 @@ COMPLEX_ABS = Kernel(
 decomposition(COMPLEX_ABS, lambda x: binary.hypot(run(REAL, x), run(IMAG, x)))
 
 
-# Not the gradient of the decomposition, which has no derivative at 0.
+# One kernel in place of the gradients of the decomposition; ``Sign`` is 0 at 0.
 gradients(COMPLEX_ABS, x=lambda dy, x: dy * run(unary.SIGN, x))
 
 

@@ -140,7 +140,7 @@ gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
 
 
 def _bitcast_spec(x: Spec, *, dtype: DType) -> Spec:
-    """Return the spec of ``bitcast``; a last axis makes up for a different width."""
+    """Return the spec of ``bitcast``; the last axis counts the parts of an element."""
     for one in (x.dtype, dtype):
         if one.kind not in "iufc":
             rule = f"{named(one)} is not a dtype of numbers; cast with astype"

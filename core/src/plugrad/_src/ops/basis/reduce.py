@@ -498,7 +498,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def _product(x: Tensor, axis: int) -> Tensor:
-    """Multiply halves of an axis until size 1; odd elements are multiplied last."""
+    """Multiply the halves of an axis until its size is 1; odd elements come last."""
     unpaired: list[Tensor] = []
     while (size := x.shape[axis]) > 1:
         sizes = [size // 2, size // 2, *[1] * (size % 2)]

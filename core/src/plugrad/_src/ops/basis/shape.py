@@ -277,7 +277,7 @@ TILE = Kernel(
     "Tile(x; repetitions: shape)",
     out=_tile_spec,
     op="tile",
-    doc="""Copies of ``x``, end to end: ``repetitions[i]``, 0 or more, along axis i.""",
+    doc="Copies of ``x``, end to end: ``repetitions[i]`` (0 or more) along axis i.",
 )
 
 

@@ -64,7 +64,7 @@ class Variable(Methods):
         return alias(held, held._tape_id)
 
     def _noticed(self, context: Context) -> Tensor:
-        """Make the tapes that record variables watch this one, and notify observers.
+        """Make the tapes that record variables watch the tensor; notify observers.
 
         Returns:
             The current tensor, which the tapes watch.

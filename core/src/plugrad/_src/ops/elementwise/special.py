@@ -97,7 +97,7 @@ def xlog1py(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 # --- tools -----------------------------------------------------------------------
 
-ASYMPTOTIC_MIN = 8  # for x of at least this, the series are accurate to float64
+ASYMPTOTIC_MIN = 8  # from this x on, the series are accurate to float64
 
 # The Bernoulli numbers B(2), B(4), B(6), …
 BERNOULLI = (

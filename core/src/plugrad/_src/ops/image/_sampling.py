@@ -93,8 +93,8 @@ def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
     else:
         (y0, y1, down), (x0, x1, right) = _neighbours(grid)
         down, right = (_column(t, image.dtype) for t in (down, right))
-        top = _mix(read(y0, x0), read(y0, x1), right)
-        y = _mix(top, _mix(read(y1, x0), read(y1, x1), right), down)
+        top = _interpolate(read(y0, x0), read(y0, x1), right)
+        y = _interpolate(top, _interpolate(read(y1, x0), read(y1, x1), right), down)
     return compare.where(shape.expand_dims(grid.seen, axis=-1), y, fill)
 
 
@@ -198,7 +198,7 @@ def _column(v: Tensor, dtype: DType) -> Tensor:
     return shape.expand_dims(creation.cast(v, dtype), axis=-1)
 
 
-def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
+def _interpolate(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
     return compare.where(compare.equal(share, 0), a, a * (1 - share) + b * share)
 
 
@@ -213,7 +213,7 @@ def _is_on_image(v: Tensor, size: int) -> Tensor:
 def _step_weights(count: int) -> tuple[Any, int]:
     """Return the weights of the start and the end of a box at each step, and their sum.
 
-    The sum is the same at each step.
+    Each step is one sample between the two edges. The sum is the same at each step.
     """
     if count == 1:
         return np.array([[1], [1]]), 2
@@ -224,17 +224,17 @@ def _step_weights(count: int) -> tuple[Any, int]:
 def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid:
     """Return the coordinates of ``crop_and_resize``: from edge to edge of each box.
 
-    The first step is at the first edge and the last step at the last edge, without
-    rounding if the edges are 0 and 1; a single step is in the middle.
+    The first sample lies on the first edge and the last sample on the last edge,
+    exactly if the edges are 0 and 1; a single sample lies in the middle.
     """
     sizes = image.shape
     k = boxes.shape[0]
     coordinates = []
     for axis, count in enumerate(size):
         start, end = (slicing.along(boxes, 1, axis + i, 1) for i in (0, 2))
-        shares, whole = _step_weights(count)
+        shares, total = _step_weights(count)
         front, back = (constant(row, boxes.dtype) for row in shares)
-        v = (start * front + end * back) * (sizes[axis + 1] - 1) / whole
+        v = (start * front + end * back) * (sizes[axis + 1] - 1) / total
         coordinates.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
     y, x = coordinates
     seen = compare.logical_and(_is_on_image(y, sizes[1]), _is_on_image(x, sizes[2]))
@@ -248,8 +248,8 @@ def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
     sums = reduce.sum(to_y, axis=2), reduce.sum(to_x, axis=1)
     found = []
     for dv, size, count in zip(sums, grid.sizes[1:3], to_y.shape[1:], strict=True):
-        shares, whole = _step_weights(count)
-        slopes = shares.T * ((size - 1) / whole)
+        shares, total = _step_weights(count)
+        slopes = shares.T * ((size - 1) / total)
         found.append(dv @ constant(slopes, dv.dtype))
     boxes = shape.stack(found, axis=2)  # [k, start and end, y and x]
     return shape.reshape(boxes, (boxes.shape[0], 4))

@@ -39,7 +39,7 @@ def _resizing(
     op: str, shape: Shape, size: Sizes, align_corners: bool, half_pixel_centers: bool
 ) -> Resizing:
     """Return the resizing of images of ``shape`` to the height and width ``size``."""
-    height, width = geometry._each(op, "size", size, 2)
+    height, width = geometry._positive_integers(op, "size", size, 2)
     align_corners = flag(op, "align_corners", align_corners)
     half_pixel_centers = flag(op, "half_pixel_centers", half_pixel_centers)
     if align_corners and half_pixel_centers:
@@ -306,7 +306,7 @@ def _crop_spec(
     _sampling.check_image(CROP, image)
     _check_boxes(boxes, box_ind)
     slicing.constant(CROP, more["extrapolation_value"], image.dtype)
-    size = geometry._each(CROP, "crop_size", crop_size, 2)
+    size = geometry._positive_integers(CROP, "crop_size", crop_size, 2)
     return Spec((boxes.shape[0], *size, image.shape[3]), image.dtype)
 
 
@@ -379,7 +379,7 @@ def crop_and_resize(
     box_ind = _convert.integer_tensor(CROP, "box_ind", box_ind)
     _check_boxes(boxes, box_ind)
     attrs = {
-        "crop_size": geometry._each(CROP, "crop_size", crop_size, 2),
+        "crop_size": geometry._positive_integers(CROP, "crop_size", crop_size, 2),
         "method": choice(CROP, "method", method, *get_args(Method)),
         "extrapolation_value": slicing.constant(CROP, extrapolation_value, image.dtype),
     }
@@ -438,7 +438,9 @@ def _transform_spec(
     _sampling.check_image("image.transform", image)
     _check_transforms(image, transforms)
     slicing.constant("image.transform", fill_value, image.dtype)
-    size = geometry._each("image.transform", "output_shape", output_shape, 2)
+    size = geometry._positive_integers(
+        "image.transform", "output_shape", output_shape, 2
+    )
     return Spec((image.shape[0], *size, image.shape[3]), image.dtype)
 
 
@@ -518,7 +520,7 @@ def transform(
         "interpolation": choice(op, "interpolation", interpolation, *get_args(Method)),
         "fill_mode": choice(op, "fill_mode", fill_mode, *get_args(FillMode)),
         "fill_value": slicing.constant(op, fill_value, image.dtype),
-        "output_shape": geometry._each(op, "output_shape", size, 2),
+        "output_shape": geometry._positive_integers(op, "output_shape", size, 2),
     }
     return run(TRANSFORM, image, transforms, **attrs)
 

@@ -1,6 +1,6 @@
-"""``x[key] = value``: the object gets a new value, and everything else keeps the old.
+"""``x[key] = value``: only the object ``x`` gets the new value; see ``setitem``.
 
-If nothing but ``x`` holds its array, the backend may write into it: see
+If no other object uses the array of ``x``, the backend may write into it: see
 ``engine.in_place``.
 """
 
@@ -87,28 +87,28 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
 def _assigned(x: Tensor, key: Any, value: TensorLike) -> Tensor:
     """Return ``x`` with ``value`` at ``key``, as a new tensor."""
     new = _convert_value(x, value)
-    whole = (
+    is_leading_mask = (
         getattr(key, "dtype", None) == BOOL and key.shape == x.shape[: len(key.shape)]
     )
-    if whole and not new.shape:  # a mask of leading axes, and a scalar
+    if is_leading_mask and not new.shape:  # a mask of leading axes, and a scalar
         ones = (1,) * (len(x.shape) - len(key.shape))
         mask = shape.reshape(_convert.asarray(key), (*key.shape, *ones))
         return compare.where(mask, new, x)
     read = parse_key("setitem", x.shape, key)
-    whole_shape = read.result_shape()
-    lead = len(new.shape) - len(whole_shape)
-    if lead > 0 and set(new.shape[:lead]) == {1}:  # as NumPy allows
+    target_shape = read.result_shape()
+    lead = len(new.shape) - len(target_shape)
+    if lead > 0 and set(new.shape[:lead]) == {1}:  # NumPy also drops leading ones
         new = shape.reshape(new, new.shape[lead:])
-    if geometry.broadcast("setitem", new.shape, whole_shape) != whole_shape:
-        raise misfit("setitem", f"the value must broadcast to {whole_shape}", new)
-    if 0 in whole_shape:
+    if geometry.broadcast("setitem", new.shape, target_shape) != target_shape:
+        raise misfit("setitem", f"the value must broadcast to {target_shape}", new)
+    if 0 in target_shape:
         return creation.identity(x)
-    new = run(shape.BROADCAST_TO, new, shape=whole_shape)
+    new = run(shape.BROADCAST_TO, new, shape=target_shape)
     if not read.depth():  # everything is assigned
         return run(shape.RESHAPE, new, shape=x.shape)
     indices, depth = _write_indices(read)
     rows = (*indices.shape[:-1], *read.source[depth:])
-    if rows != whole_shape:
+    if rows != target_shape:
         new = run(shape.RESHAPE, new, shape=rows)
     old = x
     if read.source != x.shape:  # a mask of several axes

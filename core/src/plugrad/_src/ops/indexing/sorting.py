@@ -77,7 +77,7 @@ def top_k(
     if unknown:
         raise unexpected(top_k, unknown)
     x = _convert.real("top_k", x)
-    return _top(x, _check_k("top_k", x, k), flag("top_k", "sorted", sorted))
+    return _run_top_k(x, _check_k("top_k", x, k), flag("top_k", "sorted", sorted))
 
 
 def _check_k(op: str, x: Spec | Tensor, k: int) -> int:
@@ -88,7 +88,7 @@ def _check_k(op: str, x: Spec | Tensor, k: int) -> int:
     return count
 
 
-def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
+def _run_top_k(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
     """Run ``TopK``, converting bool to int32 and back."""
     y = creation.cast(x, INT32) if x.dtype is BOOL else x
     values, indices = run_many(TOP_K, y, k=k, sorted=sorted)
@@ -139,7 +139,7 @@ def in_top_k(
     if not scores.shape or scores.shape[:-1] != classes.shape:
         rule = "targets must have the shape of predictions less the last axis"
         raise misfit("in_top_k", rule, classes, scores)
-    _, best = _top(scores, _check_k("in_top_k", scores, k), False)
+    _, best = _run_top_k(scores, _check_k("in_top_k", scores, k), False)
     hits = compare.equal(best, shapes.expand_dims(classes, axis=-1))
     return reduce.any(hits, axis=-1)
 
@@ -203,8 +203,9 @@ def sort(
     return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
 
 
-# No gradient here: that of TopK, in the decomposition, uses the indices it returns.
-decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0))
+# No gradient here: the decomposition contains TopK, whose gradient uses the indices
+# that it returns.
+decomposition(SORT, lambda x, axis, descending: _sort_by_top_k(x, axis, descending, 0))
 
 
 def argsort(
@@ -243,11 +244,11 @@ def argsort(
         raise unexpected(argsort, unknown)
     x = _convert.real("argsort", x)
     axis = shapes._axis("argsort", axis, len(x.shape))
-    indices = _in_order(x, axis, flag("argsort", "descending", descending), 1)
+    indices = _sort_by_top_k(x, axis, flag("argsort", "descending", descending), 1)
     return indices if descending else (x.shape[axis] - 1) - indices
 
 
-def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
+def _sort_by_top_k(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
     """Return values (output 0) or indices (output 1) of ``TopK`` along ``axis``.
 
     ``TopK`` sorts in descending order. For ascending order, both ``x`` and the result
@@ -258,7 +259,7 @@ def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
     order = (*[i for i in range(last + 1) if i != axis], axis)
     y = run(shapes.TRANSPOSE, x, axes=order) if axis != last else x
     y = y if descending else run(shapes.REVERSE, y, axis=(last,))
-    y = _top(y, y.shape[-1], True)[output]
+    y = _run_top_k(y, y.shape[-1], True)[output]
     y = y if descending else run(shapes.REVERSE, y, axis=(last,))
     return shapes._permute_back(y, order) if axis != last else y
 
@@ -268,7 +269,8 @@ def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 Shares = np.ndarray[Any, DType]
 
-# Map the exact position of a quantile among the sorted elements to the one to read.
+# By method: the function from the exact position of a quantile among the sorted
+# elements to the position that is read.
 _POSITIONS: dict[str, Callable[[Any], Any]] = {
     "linear": np.positive,
     "lower": np.floor,
@@ -324,8 +326,8 @@ def quantile(
 ) -> Tensor:
     """Return the ``q``-quantile of the elements over ``axis``.
 
-    The n sorted elements are the quantiles 0, 1/(n-1), …, 1. Between two of them,
-    ``method`` decides. The result is NaN where an element is NaN.
+    The n sorted elements are the quantiles 0, 1/(n-1), …, 1. Between two of
+    them, ``method`` determines the value. The result is NaN where an element is NaN.
 
     Args:
         x: A tensor of real numbers.
@@ -356,7 +358,7 @@ def quantile(
         raise unexpected(quantile, unknown)
     try:
         shares = np.asarray(q)
-    except ValueError:  # ragged
+    except ValueError:  # nested lists that differ in length
         shares = np.asarray(None)
     if shares.dtype.kind not in "iuf":
         raise TypeError(f"quantile: q must be real numbers, got {q!r}")

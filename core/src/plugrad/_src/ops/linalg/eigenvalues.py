@@ -15,7 +15,7 @@ from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradient
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import matrix, products
-from .matrix_factors import idle
+from .matrix_factors import unused
 
 if TYPE_CHECKING:
     from ._results import EigResult
@@ -99,7 +99,7 @@ def _eig_gradient(dw: Tensor, dv: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Te
     """
     unit = grids.eye(w.shape[-1], dtype=w.dtype)
     inner = matrix.row(dw) * unit
-    if not idle(dv):
+    if not unused(dv):
         turns = matrix.adjoint_times(v, dv)
         lengths = complexes.real(products.diagonal(turns))
         turns = turns - matrix.adjoint_times(v, v * matrix.row(lengths))

@@ -208,7 +208,10 @@ def _(*tensors: Tensor, equation: str) -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _path(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
-    """Return the parts to multiply in each step; products are appended at the end."""
+    """Return the positions of the parts to multiply in each step.
+
+    The product of a step is appended to the list of parts.
+    """
     if len(shapes) < 3:
         return [(0, 1)] if len(shapes) == 2 else []
     blanks = [np.broadcast_to(np.float32(0), sizes) for sizes in shapes]

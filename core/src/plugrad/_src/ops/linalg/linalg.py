@@ -97,7 +97,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
         x = run(matrix.INVERSE, matrix.matrices("matrix_power", x))
         n = -n
     if n == 0:
-        return matrix.one(x)
+        return matrix.identity_like(x)
     y = creation.identity(x)
     for bit in f"{n:b}"[1:]:
         y = matmul(y, y)

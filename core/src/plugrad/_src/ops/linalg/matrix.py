@@ -414,10 +414,10 @@ def inv(x: TensorLike, /) -> Tensor:
     return run(INVERSE, matrices("inv", x))
 
 
-def one(x: Tensor) -> Tensor:
+def identity_like(x: Tensor) -> Tensor:
     """Return the identity matrix for each matrix of ``x``."""
     return run(shape.BROADCAST_TO, grids.eye(x.shape[-1], dtype=x.dtype), shape=x.shape)
 
 
-decomposition(INVERSE, lambda x: run(SOLVE, x, one(x)))
+decomposition(INVERSE, lambda x: run(SOLVE, x, identity_like(x)))
 gradients(INVERSE, x=lambda dy, y: -adjoint_times(y, times_adjoint(dy, y)))

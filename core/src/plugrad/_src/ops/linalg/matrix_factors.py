@@ -40,7 +40,7 @@ def _skew(x: Tensor) -> Tensor:
     return x - matrix.adjoint(x)
 
 
-def idle(*dys: Tensor) -> bool:
+def unused(*dys: Tensor) -> bool:
     """Return whether all cotangents are constant zeros: the outputs were not used."""
     level = current().level
     if level is not None and any(level.unwrap(dy)[1] for dy in dys):
@@ -68,7 +68,7 @@ def _check_unused(
     op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any
 ) -> None:
     """Raise if ``what`` (rows or columns of ``xs``) was used beyond the first ``k``."""
-    if not idle(*dys):
+    if not unused(*dys):
         rule = f"{what} beyond the first {k} are arbitrary and have no derivative"
         raise misfit(op, f"{rule}; use {hint}", *xs)
 
@@ -314,7 +314,7 @@ def eigh(x: TensorLike, /) -> EighResult:
 
 def _eigh_gradient(dw: Tensor, dv: Tensor, w: Tensor, v: Tensor) -> Tensor:
     dx = matrix.times_adjoint(v * matrix.row(dw), v)
-    if idle(dv):
+    if unused(dv):
         return dx
     gaps = matrix.row(w) - matrix.column(w) + grids.eye(w.shape[-1], dtype=w.dtype)
     inner = _skew(matrix.adjoint_times(v, dv)) / (gaps * 2)
@@ -331,8 +331,8 @@ EIGVALSH = Kernel(
     op="linalg.eigvalsh",
     doc="""The eigenvalues of Hermitian matrices, real and ascending.
 
-    Only the lower triangle of ``x`` is read. A matrix with NaN or an infinity in it
-    gives NaN.""",
+    Only the lower triangle of ``x`` is read. A matrix with NaN or an infinity in
+    that triangle gives NaN.""",
 )
 
 
@@ -448,7 +448,7 @@ def _svd_gradient(
     u = _split_first(u, rank - 1, k)[0]
     vh = _split_first(vh, rank - 2, k)[0]
     dx = matrix.product(u * matrix.row(ds), vh)
-    if idle(du, dvh):
+    if unused(du, dvh):
         return dx
     across = matrix.row(s)
     down = matrix.column(s)
@@ -459,11 +459,11 @@ def _svd_gradient(
     if u.dtype.kind == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
     outer = matrix.product(u, inner)
-    if u.shape[-2] > k and not idle(du):  # else 0/0 where s is 0
+    if u.shape[-2] > k and not unused(du):  # else 0/0 where s is 0
         rest = du / across
         outer = outer + (rest - matrix.product(u, matrix.adjoint_times(u, rest)))
     dx = dx + matrix.product(outer, vh)
-    if vh.shape[-1] > k and not idle(dvh):
+    if vh.shape[-1] > k and not unused(dvh):
         rest = dvh / down
         rest = rest - matrix.product(matrix.times_adjoint(rest, vh), vh)
         dx = dx + matrix.product(u, rest)

@@ -165,7 +165,7 @@ def _matmul_shapes(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shap
     """Return the shapes to which ``a``, ``b`` and their product are reshaped.
 
     A batch of matrices times a single matrix becomes one product with a large matrix,
-    and its gradient does so as well.
+    and so does its gradient.
     """
     if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
         rule = "a scalar is not a matrix, use multiply; a vector cannot be transposed"
@@ -495,7 +495,7 @@ def trace(
 
     Args:
         x: ``[..., rows, columns]``, numbers.
-        offset: Which diagonal, as in ``diagonal``.
+        offset: The diagonal, as in ``diagonal``.
         dtype: The dtype in which to sum; by default as in ``sum``.
 
     Returns:

@@ -334,7 +334,7 @@ def clip(
         x: A tensor of real numbers.
         min: The lower bound, a number or a tensor that broadcasts with ``x``; None for
             no bound.
-        max: The upper bound, in the same way.
+        max: The upper bound, like ``min``.
 
     Returns:
         A tensor of the broadcast shape. The dtype is that of ``x``, even if a bound has
@@ -346,7 +346,7 @@ def clip(
         ValueError: Both bounds are numbers and ``min`` is greater than ``max``, or
             shapes do not broadcast.
         TypeError: An argument is complex or holds strings.
-        OverflowError: The dtype cannot represent a number given as bound.
+        OverflowError: The dtype cannot represent a number given as a bound.
 
     Example:
         >>> pg.clip([-2.0, 0.5, 7.0], 0, 1)
@@ -749,7 +749,7 @@ def hard_swish(x: TensorLike, /) -> Tensor:
 
 @custom_grad
 def _hard_swish(x: Tensor) -> Any:
-    """Return ``hard_swish`` and its gradient; a composition's would have inf · 0."""
+    """Return ``hard_swish`` and its gradient; a composition would multiply inf by 0."""
 
     def grad_func(dy: Tensor) -> Tensor:
         near = run(CLIP_BY_VALUE, x, min=-3.0, max=3.0)

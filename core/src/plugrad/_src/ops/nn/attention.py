@@ -1,6 +1,6 @@
 """Attention and rotary embeddings. Kernels: ``Attention RotaryEmbedding``.
 
-Both kernels are fused: tapes record their parts.
+Both kernels are fused: tapes record the ops of which they consist.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def scaled_dot_product_attention(
     queries, keys = xs[0].shape[-2], xs[1].shape[-2]
     given = None if mask is None else _mask(mask, queries, keys)
     groups = _groups(*xs) if flag(OP, "enable_gqa", enable_gqa) else 0
-    lead = _lead(xs, given, groups)
+    lead = _leading_axes(xs, given, groups)
     optional = (
         None if given is None else _mask_as_rank_4(given, lead),
         None if length is None else _length(length, lead),
@@ -190,7 +190,7 @@ def _groups(q: Tensor, k: Tensor, v: Tensor) -> int:
     return groups
 
 
-def _lead(xs: list[Tensor], mask: Maybe, groups: int) -> Shape:
+def _leading_axes(xs: list[Tensor], mask: Maybe, groups: int) -> Shape:
     """Return the axes of the result before the last two."""
     if groups:
         batches = geometry.broadcast(OP, *[x.shape[:-3] for x in xs])

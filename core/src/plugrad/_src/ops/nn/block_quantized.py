@@ -230,7 +230,7 @@ BLOCK_QUANTIZED_MATMUL = Kernel(
 
     If ``rounded``, each block of x that belongs to one scale is first rounded to 8
     bits: to ``round(x · 127 / m) · m / 127``, where m is the largest magnitude of the
-    block, and halves round to even. A block of zeros stays.""",
+    block, and halves round to even. A block of zeros is not changed.""",
 )
 
 

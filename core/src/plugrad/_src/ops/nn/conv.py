@@ -380,7 +380,7 @@ def conv1d_transpose(
         filter: ``[width, out_channels / groups, channels]``: the filter of the
             ``conv1d``.
         output_shape: The shape of the result, in the rank and format of ``x``.
-        strides: The strides of the ``conv1d``, which also takes the arguments below.
+        strides: The strides of the ``conv1d``; the arguments below are also its own.
         pad: "same", "valid", a number, or ``[(left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NWC" or "NCW", for ``x`` and the result.
@@ -435,7 +435,7 @@ def conv2d_transpose(
             ``conv2d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: The strides of the ``conv2d``, which also takes the arguments below.
+        strides: The strides of the ``conv2d``; the arguments below are also its own.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
@@ -489,7 +489,7 @@ def conv3d_transpose(
             of the ``conv3d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: The strides of the ``conv3d``, which also takes the arguments below.
+        strides: The strides of the ``conv3d``; the arguments below are also its own.
         pad: "same", "valid", a number, or one pair for each axis.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NDHWC" or "NCDHW", for ``x`` and the result.

@@ -45,7 +45,7 @@ _LINEAR: Options = {"activation": "linear", "leaky_relu_alpha": 0.2}
 _NOT_TRANSPOSED: Options = {"transpose_a": False, "transpose_b": False, **_LINEAR}
 
 
-_END_INPUTS = "bias?: {0}, prelu_activation_weights?: {0}"
+_EPILOGUE_INPUTS = "bias?: {0}, prelu_activation_weights?: {0}"
 _ACTIVATION = "activation: {}, leaky_relu_alpha: float".format(
     " | ".join(map(repr, ACTIVATIONS))
 )
@@ -66,10 +66,12 @@ def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shap
     return (*batch, a.shape[-2 + transpose_a], b.shape[-1 - transpose_b])
 
 
-def _check_end(op: str, activation: str, out: Shape, *end: Spec | None) -> None:
+def _check_epilogue(
+    op: str, activation: str, out: Shape, *epilogue: Spec | None
+) -> None:
     """Raise unless bias and slopes broadcast to ``out`` and suit the activation."""
-    _check_weights(op, activation, end[1])
-    for name, x in zip(("bias", "prelu_activation_weights"), end, strict=True):
+    _check_weights(op, activation, epilogue[1])
+    for name, x in zip(("bias", "prelu_activation_weights"), epilogue, strict=True):
         if x is not None:
             _convert.check_broadcast(op, name, x, out)
 
@@ -82,15 +84,15 @@ def _check_weights(op: str, activation: str, weights: object) -> None:
         )
 
 
-def _multiplied(a: Spec, b: Spec, *end: Any, activation: str, **more: Any) -> Spec:
+def _multiplied(a: Spec, b: Spec, *epilogue: Any, activation: str, **more: Any) -> Spec:
     out = _product(a, b, more["transpose_a"], more["transpose_b"])
-    _check_end("fused.matmul", activation, out, *end)
+    _check_epilogue("fused.matmul", activation, out, *epilogue)
     return Spec(out, a.dtype)
 
 
 FUSED_MATMUL = Kernel(
-    f"_FusedMatMul(a: floating, b: a, {_END_INPUTS.format('a')}; transpose_a: bool, "
-    f"transpose_b: bool, {_ACTIVATION})",
+    f"_FusedMatMul(a: floating, b: a, {_EPILOGUE_INPUTS.format('a')}; "
+    f"transpose_a: bool, transpose_b: bool, {_ACTIVATION})",
     fused=True,
     canonicalize=lambda *_, **given: _NOT_TRANSPOSED | given,
     out=_multiplied,
@@ -119,10 +121,16 @@ def _(
 
 
 def _convolved(
-    part: Any, x: Spec, f: Spec, *end: Any, geometry: Any, activation: str, **_: Any
+    part: Any,
+    x: Spec,
+    f: Spec,
+    *epilogue: Any,
+    geometry: Any,
+    activation: str,
+    **_: Any,
 ) -> Spec:
     y: Spec = part.out(x, f, geometry=geometry)
-    _check_end(f"fused.{part.op}", activation, y.shape, *end)
+    _check_epilogue(f"fused.{part.op}", activation, y.shape, *epilogue)
     return y
 
 
@@ -132,8 +140,8 @@ def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
     ``rule`` is the function of ``geometry`` that computes the windows.
     """
     kernel = Kernel(
-        f"{name}(x: floating, filter: x, {_END_INPUTS.format('x')}; geometry: Windows, "
-        f"{_ACTIVATION})",
+        f"{name}(x: floating, filter: x, {_EPILOGUE_INPUTS.format('x')}; "
+        f"geometry: Windows, {_ACTIVATION})",
         fused=True,
         canonicalize=lambda *xs, **given: conv.forward_attributes(
             rule, *xs, **_LINEAR | given

@@ -748,9 +748,9 @@ def ctc_loss(
             logits.
         weights: A tensor that broadcasts to the losses; None for 1.
         label_lengths: The number of labels of each sequence, integers ``[batch]``; by
-            default all count. Labels beyond it may be any numbers.
+            default all labels count. Labels after these are ignored.
         logit_lengths: The number of steps of each sequence, integers ``[batch]``; by
-            default all count.
+            default all steps count.
         blank: The class that stands for no label.
         zero_infinity: Whether to return 0 instead of inf.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum

@@ -100,7 +100,7 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
 
 
 def _balance_gradient(dx: Tensor, dominant: Tensor, axis: int) -> Tensor:
-    """Return ``dx``, but minus the sum of the others where ``dominant`` is True.
+    """Replace the element where ``dominant`` is True by minus the sum of the others.
 
     The gradient of a softmax adds up to 0 along the axis, and suffers from cancellation
     where the softmax is close to 1. ``dominant`` is True where the softmax is clearly
@@ -465,7 +465,7 @@ def group_norm(
     x = _convert.asarray(x)
     channel_axis = reduce.one_axis(op, axis, len(x.shape))
     if channel_axis == 0:
-        raise misfit(op, f"axis {axis} is the batch's, not that of the channels", x)
+        raise misfit(op, f"axis {axis} is the batch axis; give that of the channels", x)
     channels = x.shape[channel_axis]
     trailing = x.shape[channel_axis + 1 :]
     groups = integer(op, "groups", groups, 1)

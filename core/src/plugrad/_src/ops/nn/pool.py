@@ -294,7 +294,7 @@ def max_pool1d(
 
     Args:
         x: ``[batch, width, channels]``, or without the batch.
-        filter_size: The size of windows.
+        filter_size: The window size.
         strides: The step between neighbouring windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
         dilations: Steps between neighbouring elements of one window.
@@ -337,7 +337,7 @@ def avg_pool1d(
 
     Args:
         x: ``[batch, width, channels]``, or without the batch.
-        filter_size: The size of windows.
+        filter_size: The window size.
         strides: The step between neighbouring windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
         dilations: Steps between neighbouring elements of one window.
@@ -382,7 +382,7 @@ def pool(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        window_shape: The window size: one number for all spatial axes, or one each.
+        window_shape: The window size: one number for all spatial axes, or one for each.
         pooling_type: ``"max"`` or ``"avg"``.
         strides: Steps between neighbouring windows.
         pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
@@ -466,7 +466,7 @@ def _pool1d(
 
 def _include_padding(y: Tensor, windows: Windows, pad: Padding) -> Tensor:
     """Convert averages over the input to averages over the input and its padding."""
-    ends = geometry._ends("avg_pool", pad, len(windows.window))
+    ends = geometry._padding("avg_pool", pad, len(windows.window))
     ends = windows.padding if isinstance(ends, str) else ends
     sizes = zip(windows.in_shape[1:-1], ends, strict=True)
     spatial = [before + n + after for n, (before, after) in sizes]
@@ -501,7 +501,7 @@ def max_pool_with_argmax(
 
     Args:
         x: ``[batch, height, width, channels]``.
-        filter_size: The size of windows, one for both spatial axes or one each.
+        filter_size: The window size: one number for both spatial axes or one for each.
         strides: Steps between neighbouring windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
         dilations: Steps between neighbouring elements of one window.
@@ -565,7 +565,7 @@ def _outer_product(axes: list[Any]) -> np.ndarray[Any, DType]:
 
 
 def _average(x: Tensor, windows: Windows, least: int) -> Tensor:
-    """Divide by the number of input elements in each window, or by ``least`` if larger.
+    """Divide sums by the number of input elements in each window, at least ``least``.
 
     Without padding, all windows have the same number.
     """

@@ -45,16 +45,16 @@ def _operand_names(op: str) -> tuple[str, ...]:
     return f"{'a' if op == 'quantized.matmul' else 'x'}_zero_point", *_EPILOGUE_NAMES
 
 
-def _epilogue_spec(op: str, out: Shape, *end: Any) -> Spec:
+def _epilogue_spec(op: str, out: Shape, *epilogue: Any) -> Spec:
     """Return the spec of the result; raise unless the epilogue's tensors fit it."""
     allowed = ((),), (out[-1:],), ((), out[-1:]), ((),)
-    for name, x, shapes in zip(_operand_names(op), end, allowed, strict=True):
+    for name, x, shapes in zip(_operand_names(op), epilogue, allowed, strict=True):
         if x is not None and x.shape not in shapes:
             wanted = " or ".join(map(str, shapes))
             raise ValueError(
                 f"{op}: {name} must have the shape {wanted}, got {x.shape}"
             )
-    scale, zero_point = end[2:]
+    scale, zero_point = epilogue[2:]
     if scale is None and zero_point is not None:
         raise ValueError(f"{op}: a result with a zero point needs a scale")
     floating = INT32 if scale is None else FLOAT32
@@ -90,13 +90,13 @@ _DOC = """
 # --- contracts and decompositions ------------------------------------------------
 
 
-def _conv2d_spec(x: Spec, filter: Spec, *end: Any, geometry: Windows) -> Spec:
+def _conv2d_spec(x: Spec, filter: Spec, *epilogue: Any, geometry: Windows) -> Spec:
     op = "quantized.conv2d"
     if geometry.groups != 1:
         raise ValueError(f"{op}: there must be one group, got {geometry.groups}")
     rows = ("x", x, geometry.in_shape), ("filter", filter, geometry.filter_shape)
     _windows.check(geometry, 2, *rows)
-    return _epilogue_spec(op, geometry.out_shape, *end)
+    return _epilogue_spec(op, geometry.out_shape, *epilogue)
 
 
 QUANTIZED_CONV2D = Kernel(
@@ -125,11 +125,11 @@ def _(
     return _epilogue(y, bias, scale, zero_point)
 
 
-def _depthwise_spec(x: Spec, filter: Spec, *end: Any, geometry: Windows) -> Spec:
+def _depthwise_spec(x: Spec, filter: Spec, *epilogue: Any, geometry: Windows) -> Spec:
     wanted = depthwise.filter_shape(geometry)
     rows = ("x", x, geometry.in_shape), ("filter", filter, wanted)
     _windows.check(geometry, 2, *rows)
-    return _epilogue_spec("quantized.depthwise_conv2d", geometry.out_shape, *end)
+    return _epilogue_spec("quantized.depthwise_conv2d", geometry.out_shape, *epilogue)
 
 
 QUANTIZED_DEPTHWISE_CONV2D = Kernel(
@@ -163,13 +163,13 @@ def _(
     return _epilogue(y, bias, scale, zero_point)
 
 
-def _matmul_spec(a: Spec, b: Spec, *end: Any) -> Spec:
+def _matmul_spec(a: Spec, b: Spec, *epilogue: Any) -> Spec:
     op = "quantized.matmul"
     if not a.shape or len(b.shape) != 2:
         raise misfit(op, "a must have 1 axis or more, and b must have 2", a, b)
     if a.shape[-1] != b.shape[0]:
         raise misfit(op, "the last axis of a must be as long as the first of b", a, b)
-    return _epilogue_spec(op, (*a.shape[:-1], b.shape[1]), *end)
+    return _epilogue_spec(op, (*a.shape[:-1], b.shape[1]), *epilogue)
 
 
 QUANTIZED_MAT_MUL = Kernel(
@@ -251,8 +251,8 @@ def conv2d(
     if unknown:
         raise unexpected(conv2d, unknown)
     given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
-    end = x_zero_point, bias, scale, zero_point
-    return _convolve(QUANTIZED_CONV2D, conv.IN_2D, (x, filter), end, given)
+    epilogue = x_zero_point, bias, scale, zero_point
+    return _convolve(QUANTIZED_CONV2D, conv.IN_2D, (x, filter), epilogue, given)
 
 
 def depthwise_conv2d(
@@ -297,17 +297,17 @@ def depthwise_conv2d(
     Example:
         >>> x = pg.asarray([[[[7, 3]]]], dtype="uint8")
         >>> w = pg.asarray([[[[2], [5]]]], dtype="int8")
-        >>> end = {"scale": 0.5, "zero_point": pg.asarray(100, dtype="uint8")}
-        >>> pg.quantized.depthwise_conv2d(x, w, **end).tolist()
+        >>> epilogue = {"scale": 0.5, "zero_point": pg.asarray(100, dtype="uint8")}
+        >>> pg.quantized.depthwise_conv2d(x, w, **epilogue).tolist()
         [[[[107, 108]]]]
 
     """
     if unknown:
         raise unexpected(depthwise_conv2d, unknown)
     given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
-    end = x_zero_point, bias, scale, zero_point
+    epilogue = x_zero_point, bias, scale, zero_point
     rule = geometry.depthwise
-    return _convolve(QUANTIZED_DEPTHWISE_CONV2D, rule, (x, filter), end, given)
+    return _convolve(QUANTIZED_DEPTHWISE_CONV2D, rule, (x, filter), epilogue, given)
 
 
 def matmul(
@@ -349,16 +349,18 @@ def matmul(
         raise unexpected(matmul, unknown)
     op = "quantized.matmul"
     a, b = _check_operands(op, a, b)
-    end = _epilogue_operands(op, a, a_zero_point, bias, scale, zero_point)
-    _matmul_spec(a, b, *end)  # type: ignore[arg-type]  # a tensor has what a spec has
-    return run(QUANTIZED_MAT_MUL, a, b, *end)
+    epilogue = _epilogue_operands(op, a, a_zero_point, bias, scale, zero_point)
+    _matmul_spec(a, b, *epilogue)  # type: ignore[arg-type]  # like specs
+    return run(QUANTIZED_MAT_MUL, a, b, *epilogue)
 
 
-def _convolve(kernel: Kernel, rule: Any, operands: Any, end: Any, given: Any) -> Tensor:
+def _convolve(
+    kernel: Kernel, rule: Any, operands: Any, epilogue: Any, given: Any
+) -> Tensor:
     """Run a quantized convolution; ``rule`` computes its windows."""
     op = kernel.op
     x, filter = _check_operands(op, *operands)
-    more = _epilogue_operands(op, x, *end)
+    more = _epilogue_operands(op, x, *epilogue)
     windows = rule(op, x.shape, filter.shape, **given)
     _epilogue_spec(op, windows.out_shape, *more)
     return run(kernel, x, filter, *more, geometry=windows)

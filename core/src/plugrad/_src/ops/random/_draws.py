@@ -279,7 +279,8 @@ def gamma(stream: Stream, count: int, alpha: float, beta: float, dtype: Any) -> 
     """Return positive numbers with a density ``∝ x^(alpha-1) exp(-beta x)``.
 
     G. Marsaglia and W. W. Tsang, A Simple Method for Generating Gamma Variables, ACM
-    Transactions on Mathematical Software 26 (2000). Less than 5 % are rejected.
+    Transactions on Mathematical Software 26 (2000). Less than 5 % of the
+    candidates are rejected.
     """
     y = np.empty(count)
     d = (alpha if alpha >= 1 else alpha + 1) - 1 / 3
@@ -311,9 +312,9 @@ def chosen(
 ) -> Array:
     """Return ``count`` numbers from 0 to ``n - 1``, by weight if there are weights.
 
-    At least one weight must not be 0; without replacement, at least ``count``. Weights
-    without replacement choose the numbers with the shortest waiting times, as in P. S.
-    Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
+    At least one weight must not be 0; without replacement, at least ``count`` weights.
+    Weights without replacement choose the numbers with the shortest waiting times (P.
+    S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir, 2006).
     """
     if weights is None:
         found = (

@@ -269,11 +269,11 @@ def split(key: TensorLike, /, n: Ints = 2, **unknown: Unpack[Nothing]) -> Tensor
         raise unexpected(split, unknown)
     sizes = arguments.sizes("split", n, "n")
 
-    def made(number: int | None) -> Tensor:
+    def make_keys(number: int | None) -> Tensor:
         words = _draws.derived(cast("int", number), _draws.SPLIT, math.prod(sizes))
         return _keys(words, sizes)
 
-    return _for_each_example("split", _as_key("split", key), made)
+    return _for_each_example("split", _as_key("split", key), make_keys)
 
 
 def fold_in(key: TensorLike, n: int, /) -> Tensor:
@@ -298,8 +298,10 @@ def fold_in(key: TensorLike, n: int, /) -> Tensor:
 
     """
     counter = _seed_word("fold_in", "number", n)
-    made = lambda number: _keys(_draws.derived(number, _draws.FOLD_IN, 1, counter), ())
-    return _for_each_example("fold_in", _as_key("fold_in", key), made)
+    make_key = lambda number: _keys(
+        _draws.derived(number, _draws.FOLD_IN, 1, counter), ()
+    )
+    return _for_each_example("fold_in", _as_key("fold_in", key), make_key)
 
 
 # --- uniform ---------------------------------------------------------------------

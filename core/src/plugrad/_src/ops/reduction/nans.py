@@ -156,11 +156,13 @@ def fmin(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _extreme("fmin", a, b, binary.MINIMUM, compare.LESS_EQUAL)
 
 
-def _extreme(op: str, a: TensorLike, b: TensorLike, whole: Any, wins: Any) -> Tensor:
-    """Return the extreme of two numbers; ``whole`` is the kernel for integers."""
+def _extreme(
+    op: str, a: TensorLike, b: TensorLike, integer_kernel: Any, wins: Any
+) -> Tensor:
+    """Return the extreme of two numbers; ``integer_kernel`` is run for integers."""
     a, b = (_convert.real(op, x) for x in _convert.promote_and_broadcast(op, a, b))
     if a.dtype.kind != "f":
-        return run(whole, a, b)
+        return run(integer_kernel, a, b)
     first = compare.logical_or(run(wins, a, b), unary.isnan(b))
     return compare.where(first, a, b)
 
@@ -177,7 +179,7 @@ def nansum(
     keepdims: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the sum over ``axis`` of the elements that are not NaN; 0 for none.
+    """Return the sum over ``axis`` of elements that are not NaN; 0 if all are NaN.
 
     The derivative at NaN is 0.
 
@@ -224,7 +226,7 @@ def nanmean(
     keepdims: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the mean over ``axis`` of the elements that are not NaN; NaN for none.
+    """Return the mean over ``axis`` of elements that are not NaN; NaN if all are NaN.
 
     The derivative at NaN is 0.
 
@@ -355,6 +357,6 @@ def _nan_extreme(
         return reduction(x, along, keepdims=keepdims)
     y = reduction(_replace_nan(x, worst)[0], along, keepdims=keepdims)
     # Where all numbers equal ``worst``, elements that were NaN must not share the
-    # gradient. There, take the mean of the numbers: it equals ``worst``, too, and is
-    # NaN if all elements are NaN.
+    # gradient. There, take the mean of the numbers: it also equals ``worst``, and
+    # is NaN if all elements are NaN.
     return compare.where(compare.equal(y, worst), _mean(x, along, keepdims), y)

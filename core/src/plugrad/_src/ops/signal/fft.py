@@ -134,7 +134,7 @@ def _dft(z: Pair) -> Pair:
     f = min(factors, key=lambda f: f + n // f)
     m = n // f
     z = _reshaped(z, batch, m, f)
-    z = _each(z, lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1)))
+    z = _map_parts(z, lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1)))
     z = _reshaped(_dft(_reshaped(z, batch * f, m)), batch, f, m)
     z = _times(z, _upload(_roots(f, m, n), z), binary.multiply)
     z = _times(_upload(_roots(f, f, f), z), z, products.matmul)
@@ -151,19 +151,19 @@ def _bluestein(z: Pair) -> Pair:
     chirp, spectrum = (_upload(numbers, z) for numbers in _chirps(n))
     size = spectrum[0].shape[0]
     z = _times(z, chirp, binary.multiply)
-    z = _each(z, lambda v: slicing.pad(v, [(0, 0), (0, size - n)]))
+    z = _map_parts(z, lambda v: slicing.pad(v, [(0, 0), (0, size - n)]))
     re, im = _times(_dft(z), spectrum, binary.multiply)
     im, re = _dft((im, re))  # the inverse, as in the decomposition of IFFT
-    z = _each((re, im), lambda v: slicing.along(v, 1, 0, n))
+    z = _map_parts((re, im), lambda v: slicing.along(v, 1, 0, n))
     return _times(z, chirp, binary.multiply)
 
 
-def _each(z: Pair, f: Callable[[Tensor], Tensor]) -> Pair:
+def _map_parts(z: Pair, f: Callable[[Tensor], Tensor]) -> Pair:
     return f(z[0]), f(z[1])
 
 
 def _reshaped(z: Pair, *sizes: int) -> Pair:
-    return _each(z, lambda v: run(shape.RESHAPE, v, shape=sizes))
+    return _map_parts(z, lambda v: run(shape.RESHAPE, v, shape=sizes))
 
 
 def _times(a: Pair, b: Pair, product: Callable[[Tensor, Tensor], Tensor]) -> Pair:
@@ -379,7 +379,7 @@ def ifftn(
 def _transformed(
     op: str, kernel: Kernel, x: TensorLike, s: Axes, axes: Axes, norm: Norm
 ) -> Tensor:
-    x = complexes.whole(_convert.floating(op, x))
+    x = complexes.as_complex(_convert.floating(op, x))
     steps = _steps(op, x.shape, s, axes, half=False)
     return _scaled(op, _along(kernel, x, steps), norm, steps, kernel is IFFT)
 
@@ -719,7 +719,7 @@ def _real(op: str, x: TensorLike) -> Tensor:
 
 
 def _halved(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
-    x = complexes.whole(_real(op, x))
+    x = complexes.as_complex(_real(op, x))
     steps = _steps(op, x.shape, s, axes, half=False)
     axis, n = _last_step(op, steps)
     y = slicing.along(_along(FFT, x, steps[-1:]), axis, 0, n // 2 + 1)
@@ -731,7 +731,7 @@ def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
 
     Elements with a conjugate in the second half count twice.
     """
-    x = complexes.whole(_convert.floating(op, x))
+    x = complexes.as_complex(_convert.floating(op, x))
     steps = _steps(op, x.shape, s, axes, half=True)
     axis, n = _last_step(op, steps)
     x = _resized(_along(IFFT, x, steps[:-1]), axis, n // 2 + 1)

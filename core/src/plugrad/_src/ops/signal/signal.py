@@ -101,7 +101,7 @@ def hann_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -133,7 +133,7 @@ def hamming_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -165,7 +165,7 @@ def bartlett_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -201,7 +201,7 @@ def blackman_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -241,7 +241,7 @@ def nuttall_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -281,7 +281,7 @@ def general_cosine_window(
     Args:
         window_length: The number of elements, 0 or more.
         coefficients: One real number or more.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -324,7 +324,7 @@ def gaussian_window(
     Args:
         window_length: The number of elements, 0 or more.
         std: The standard deviation, a positive number of elements.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -367,7 +367,7 @@ def kaiser_window(
     Args:
         window_length: The number of elements, 0 or more.
         beta: The shape, 0 or more: 0 gives ones, larger numbers a narrower window.
-        periodic: Which m to take, as in ``cosine_window``.
+        periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:

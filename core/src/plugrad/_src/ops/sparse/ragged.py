@@ -31,7 +31,7 @@ Tensors = tuple[Tensor, ...]
 Types = tuple[str, ...]
 
 
-def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
+def as_integers(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
     """Return a tensor of integers; raise unless it has ``rank`` axes."""
     x = _convert.integer_tensor(op, name, value)
     if len(x.shape) != rank:
@@ -103,7 +103,7 @@ def ragged_gather(
     """
     op = "sparse.ragged_gather"
     nested = several(op, "nested_splits", nested_splits)
-    splits = [whole(op, "nested_splits", s, 1) for s in nested]
+    splits = [as_integers(op, "nested_splits", s, 1) for s in nested]
     x = _convert.asarray(values)
     index_tensor = _convert.integer_tensor(op, "indices", indices)
     _check_levels(len(splits), x)
@@ -340,14 +340,14 @@ def ragged_tensor_to_tensor(
     tensors = several(op, "row_partition_tensors", row_partition_tensors)
     _check_types(op, len(tensors), types)
     pairs = zip(types, tensors, strict=True)
-    parts = [whole(op, kind, part, _rank(kind)) for kind, part in pairs]
+    parts = [as_integers(op, kind, part, _rank(kind)) for kind, part in pairs]
     _check_sizes(op, sizes, x, default, types)
     xs = (sizes, x, default, *parts)
     return run(RAGGED_TENSOR_TO_TENSOR, *xs, row_partition_types=types)
 
 
 def _levels(types: Types) -> int:
-    """Return the number of row axes: one for each type, two for splits in front."""
+    """Return the number of row axes: one per type, one more if splits come first."""
     return len(types) + (types[0] != FIRST_TYPES[0])
 
 

@@ -26,7 +26,7 @@ from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape, reshaped
 
-from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor, whole
+from .ragged import as_integers, ragged_gather, ragged_range, ragged_tensor_to_tensor
 
 if TYPE_CHECKING:
     from ._results import FilledRows
@@ -184,9 +184,9 @@ def reshape(
 
     """
     op = "sparse.reshape"
-    index_tensor = whole(op, "indices", indices, 2)
-    old = whole(op, "input_shape", input_shape, 1)
-    new = whole(op, "new_shape", new_shape, 1)
+    index_tensor = as_integers(op, "indices", indices, 2)
+    old = as_integers(op, "input_shape", input_shape, 1)
+    new = as_integers(op, "new_shape", new_shape, 1)
     _check_reshape(index_tensor, old, new)
     positions, sizes = run_many(
         SPARSE_RESHAPE, *_convert.promote_all(op, index_tensor, old, new)
@@ -280,8 +280,8 @@ def fill_empty_rows(
 
     """
     op = "sparse.fill_empty_rows"
-    index_tensor = whole(op, "indices", indices, 2)
-    sizes = whole(op, "dense_shape", dense_shape, 1)
+    index_tensor = as_integers(op, "indices", indices, 2)
+    sizes = as_integers(op, "dense_shape", dense_shape, 1)
     values, default = _convert.promote_all(op, values, default_value)
     _check_fill(index_tensor, values, sizes, default)
     from ._results import FilledRows
@@ -443,8 +443,8 @@ def _run_segments(
 ) -> Tensor:
     """Check the ids, determine the number of segments, and run the kernel."""
     op = kernel.op
-    index_tensor = whole(kernel.op, "indices", indices, 1)
-    ids = whole(op, "segment_ids", ids, 1)
+    index_tensor = as_integers(kernel.op, "indices", indices, 1)
+    ids = as_integers(op, "segment_ids", ids, 1)
     _check_rows(op, x, index_tensor, ids)
     if count is None:
         known = ids._values()

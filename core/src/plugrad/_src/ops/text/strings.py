@@ -329,7 +329,7 @@ def ngrams(
         raise unexpected(ngrams, unknown)
     op = "strings.ngrams"
     x = _text(op, "data", data, 1)
-    splits = ragged.whole(op, "data_splits", data_splits, 1)
+    splits = ragged.as_integers(op, "data_splits", data_splits, 1)
     widths = integers(op, "ngram_widths", ngram_widths)
     pad = integer(op, "pad_width", pad_width)
     _check_widths(op, widths, pad)
