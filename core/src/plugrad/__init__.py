@@ -840,7 +840,7 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # with it, type checkers would accept every name
+if not TYPE_CHECKING:  # else they would accept every name
 
     def __getattr__(name: str) -> Any:
         """Return a name that is imported at its first use, or the version."""
@@ -861,7 +861,7 @@ if not TYPE_CHECKING:  # with it, type checkers would accept every name
         return value
 
     def __dir__() -> list[str]:
-        return sorted([*__all__, "__version__"])  # for completion
+        return sorted([*__all__, "__version__"])  # for tab completion
 
 
 publish(

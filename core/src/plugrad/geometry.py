@@ -90,7 +90,7 @@ def _cached(function: Callable[P, Windows]) -> Callable[P, Windows]:
             return memory[key]
         except KeyError:
             found = function(*args, **more)
-        except TypeError:  # a list among the arguments
+        except TypeError:  # one of the arguments is a list
             return function(*args, **more)
         if len(memory) >= 4096:
             memory.clear()
@@ -325,7 +325,7 @@ def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
     for one in given:
         if not -rank <= one < rank:
             room = f"{-rank}..{rank - 1}" if rank else "none"
-            error = np.exceptions.AxisError(  # a ValueError, and an IndexError
+            error = np.exceptions.AxisError(  # both a ValueError and an IndexError
                 f"{op}: axis {one} is out of range for rank {rank}; use {room}"
             )
             raise explained(error, "axis-out-of-range")

@@ -25,7 +25,8 @@ def publish(module: dict[str, Any], *others: object) -> None:
     for value in (*exported, *others):
         name_publicly(value, module["__name__"])
     module.setdefault("__getattr__", lambda name: _missing(module, name))
-    module.setdefault("__dir__", lambda: sorted(module["__all__"]))  # for completion
+    # Tab completion calls ``__dir__``.
+    module.setdefault("__dir__", lambda: sorted(module["__all__"]))
 
 
 def name_publicly(value: Any, module: str) -> None:
@@ -39,6 +40,6 @@ def _missing(module: dict[str, Any], name: str) -> Any:
     """Raise the AttributeError about a name that a public module lacks."""
     about = f"module {module['__name__']!r} has no attribute {name!r}"
     if not name.startswith("_"):
-        names = import_module(f"{PRIVATE}tools.names")  # only where it is needed
+        names = import_module(f"{PRIVATE}tools.names")  # imported only when needed
         about = names.missing(name, module["__all__"], module["__name__"])
     raise AttributeError(about)

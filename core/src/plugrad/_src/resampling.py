@@ -85,8 +85,8 @@ class Resizing:
         for n, p, d in self._places:
             low = np.maximum(p // d, 0)
             high = np.minimum(-(-p // d), n - 1)
-            # A position on a pixel takes half of it twice: infinity times a weight of 0
-            # is NaN.
+            # For a position on a pixel, half of this pixel is added twice. A weight of
+            # 0 would turn an infinite pixel into NaN.
             share = np.where(low == high, 0.5, (p - low * d) / d)
             found.append((low.astype(np.int32), high.astype(np.int32), share))
         return found

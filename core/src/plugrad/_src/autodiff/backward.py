@@ -159,7 +159,7 @@ def _linear_function(step: VJPStep) -> Callable[..., Any]:
     """Return the function of a step for ``jvp``; raise if it has none."""
     rule = step.vjp
     if rule is None:
-        return step.function  # it raises
+        return step.function  # a function that raises
     if rule.transposed is not None:
         return rule.transposed
     if not rule.linear:

@@ -449,7 +449,7 @@ class _Forward(NamedTuple):
 
     value: Any
     outputs: list[Tensor]  # the leaves of the value
-    structure: Structure  # of the value
+    structure: Structure  # the structure of the value
     tape: Tape
     wanted: list[TapeId | None]  # one for each leaf of the arguments; None for integers
     build: Build  # rebuilds the arguments from their leaves

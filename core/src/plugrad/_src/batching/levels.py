@@ -189,7 +189,7 @@ class Level:
         outer = self.context
         now = current()
         overrides, precision, scope = now.overrides, now.precision, now.scope
-        if overrides is not None and now.tapes:  # outer tapes are not the innermost
+        if overrides is not None and now.tapes:  # no tape outside is the innermost one
             overrides = overrides.for_others()
         base = base or outer.backend
         if (
@@ -234,7 +234,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
                 batched.append(x.level is not None)
                 if x.level is not None and x.level is not level.first:
                     raise vmap_ended()
-            elif x is None:  # otherwise an Arrays: the kernel has no inputs
+            elif x is None:  # else x is the Arrays of a kernel without inputs
                 inputs.append(None)
                 batched.append(False)
         inner = level.first if True in batched else None

@@ -79,7 +79,8 @@ def _array(
     x = x.value if isinstance(x, Variable) else x
     values = x._read("np.asarray()")
     recording = tapes_tracking(tapes(), (x,))[0]
-    if recording and Guard not in map(type, tapes()):  # custom_grad has a gradient
+    # A Guard is the tape of a custom_grad function, which defines its own gradient.
+    if recording and Guard not in map(type, tapes()):
         warnings.warn(
             f"np.asarray: a tensor of shape {x.shape} is being differentiated, and has "
             "no gradient through NumPy; use the ops of plugrad, or stop_gradient(x) if "

@@ -245,7 +245,8 @@ def meshgrid(
     for x in vectors:
         if len(x.shape) > 1:
             raise ValueError(f"meshgrid: expected vectors, got shape {x.shape}")
-    axes = list(range(len(vectors)))  # the axis of each vector; a self-inverse order
+    # The axis of each vector. This permutation is its own inverse.
+    axes = list(range(len(vectors)))
     if indexing == "xy":
         axes[:2] = reversed(axes[:2])
     grid = tuple(vectors[axis].size for axis in axes)

@@ -230,7 +230,7 @@ def _sizes(op: str, value: TensorLike) -> Tensor:
 
 @decomposition(BROADCAST_ARGS)
 def _(s0: Tensor, s1: Tensor) -> Tensor:
-    known = [tuple(s._values().tolist()) for s in (s0, s1)]  # cheap: few numbers
+    known = [tuple(s._values().tolist()) for s in (s0, s1)]  # only a few numbers
     sizes = geometry.broadcast("broadcast_args", *known)
     return _convert.asarray(np.array(sizes, s0.dtype))
 

@@ -119,7 +119,7 @@ def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tenso
     begins = [0] * len(x.shape)
     sizes = [*x.shape]
     strides = [1] * len(x.shape)
-    begin = begin if size else 0  # the only valid begin for an empty axis
+    begin = begin if size else 0  # the begin of an empty axis must be 0
     begins[axis] = begin
     sizes[axis] = size
     strides[axis] = stride
@@ -344,7 +344,7 @@ def _pad_gradient(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:
 gradients(PAD_V2, x=_pad_gradient)
 
 
-@decomposition(MIRROR_PAD)  # also gives the gradient
+@decomposition(MIRROR_PAD)  # also used for the gradient
 def _(x: Tensor, *, paddings: Pairs, mode: str) -> Tensor:
     skip = 1 if mode == "reflect" else 0
     for axis, (before, after) in enumerate(paddings):

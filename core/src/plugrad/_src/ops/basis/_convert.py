@@ -521,7 +521,8 @@ def scalar(op: str, value: complex | np.generic, other: DType) -> Tensor:
         array = np.asarray(value, weak(op, value, other))
         found = Tensor(backend.upload(array), backend)
         if plain == plain and not negative_zero:
-            if len(backend.scalars) >= 4096:  # reached by a decaying learning rate
+            # A decaying learning rate adds a scalar in each step.
+            if len(backend.scalars) >= 4096:
                 backend.scalars = {}
             backend.scalars[key] = found
     return found

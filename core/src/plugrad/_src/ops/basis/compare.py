@@ -891,7 +891,7 @@ def isclose(
         _convert.numbers("isclose", x)
         for x in _convert.promote_and_broadcast("isclose", x1, x2)
     )
-    if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
+    if x1.dtype.kind not in "fc":  # differences of integers may wrap
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
         x1 = creation.cast(x1, widest)
         x2 = creation.cast(x2, widest)

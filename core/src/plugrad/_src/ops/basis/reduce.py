@@ -486,7 +486,7 @@ def prod(
     return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
 
 
-@decomposition(PROD)  # also gives the gradient, which never divides
+@decomposition(PROD)  # also used for the gradient, which never divides
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     sizes = reduced(Spec(x.shape, x.dtype), axis=axis, keepdims=keepdims).shape
     if not count(x, axis):

@@ -314,7 +314,7 @@ def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
     return run(TILE, x, repetitions=counts)
 
 
-@decomposition(TILE)  # also gives the gradient
+@decomposition(TILE)  # also used for the gradient
 def _(x: Tensor, *, repetitions: Shape) -> Tensor:
     pairs = list(zip(repetitions, x.shape, strict=True))
     y = run(RESHAPE, x, shape=tuple(m for _, n in pairs for m in (1, n)))

@@ -160,7 +160,8 @@ def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:
 @custom_grad
 def _next(a: Tensor, b: Tensor) -> Any:
     up = a < b
-    step = _successor(compare.where(up, a, -a), a.dtype)  # step up from here
+    # The number below a is minus the number above -a.
+    step = _successor(compare.where(up, a, -a), a.dtype)
     y = compare.where(up, step, -step)
     y = compare.where(compare.equal(y, 0), a * 0, y)  # a zero with the sign of a
     y = compare.where(compare.equal(a, b), b, y)

@@ -270,7 +270,7 @@ def tan(x: TensorLike, /) -> Tensor:
 
 @decomposition(TAN)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":  # sin and cos overflow
+    if x.dtype.kind == "c":  # sin and cos may overflow
         return _times_minus_i(run(TANH, _times_i(x)))
     return run(SIN, x) / run(COS, x)
 

@@ -78,7 +78,7 @@ NON_MAX_SUPPRESSION_V4 = Kernel(
     out=_padded_specs,
     op="image.non_max_suppression_padded",
     doc="""The indices of ``NonMaxSuppressionV3``, padded with zeros to
-    ``max_output_size``, and how many of them are not padding.""",
+    ``max_output_size``, and their number without the padding.""",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
     f"NonMaxSuppressionV5({_BOX_INPUTS}, soft_nms_sigma: float) "
@@ -175,7 +175,7 @@ def non_max_suppression_with_score(
         soft_nms_sigma: The width of the decay, 0 or more; 0 does not lower scores.
 
     Returns:
-        int32 indices and the scores, lowered by sigma, of the selected boxes.
+        int32 indices of the selected boxes, and their scores, which sigma may lower.
 
     Raises:
         ValueError: Shapes do not fit, ``max_output_size`` or sigma is negative, or a

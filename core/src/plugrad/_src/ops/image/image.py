@@ -241,7 +241,7 @@ def flip_left_right(image: TensorLike, /) -> Tensor:
     return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
 
 
-# No gradient: the decomposition gives it.
+# No gradient of its own: that of the decomposition is used.
 decomposition(FLIP_LEFT_RIGHT, lambda image: shape.flip(image, axis=-2))
 
 
@@ -377,7 +377,7 @@ def rotate_with_offset(
     return run(ROTATE_WITH_OFFSET, x, **_rotation_attributes(x, **given))
 
 
-@decomposition(ROTATE_WITH_OFFSET)  # also gives the gradient
+@decomposition(ROTATE_WITH_OFFSET)  # also used for the gradient
 def _(image: Tensor, *, geometry: Rotation, fill_value: Any) -> Tensor:
     b, h, w, c = image.shape
     pixels = shape.reshape(image, (b, h * w, c))

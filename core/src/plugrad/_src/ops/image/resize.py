@@ -46,7 +46,7 @@ def _resizing(
         raise ValueError(f"{op}: use align_corners or half_pixel_centers, not both")
     geometry.rank(op, "images", shape, 2)
     if 0 in shape[1:3]:
-        raise ValueError(f"{op}: images of shape {shape} have no pixels to take")
+        raise ValueError(f"{op}: images of shape {shape} have no pixels to read")
     new = (shape[0], height, width, shape[3])
     return _cached_resizing(shape, new, align_corners, half_pixel_centers)
 
@@ -281,7 +281,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 def _register_transposes(to: Kernel, back: Kernel) -> None:
     """Register a resizing and its transpose as each other's gradients."""
     gradients(to, images=lambda dy, geometry: run(back, None, dy, geometry=geometry))
-    gradients(back, images=None)  # only its shape is used
+    gradients(back, images=None)  # only the shape of images is used
     gradients(back, dy=lambda ddx, geometry: run(to, ddx, geometry=geometry))
 
 
@@ -397,7 +397,7 @@ def _(
     extrapolation_value: float,
 ) -> Tensor:
     images = _sampling.constant(np.arange(image.shape[0]), INT32)
-    # The gather raises if there is no such image.
+    # GatherV2 raises an IndexError if an index is out of range.
     box_ind = run(gather.GATHER_V2, images, box_ind, axis=0, batch_dims=0)
     grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
     with gather.range_errors("image.crop_and_resize", box_ind, image.shape[:1]):

@@ -26,7 +26,7 @@ from plugrad.geometry import Shape
 from . import scatter
 from .keys import ParsedKey, parse_key
 
-_assigning = threading.RLock()  # held from reading the old value to replacing it
+_assigning = threading.RLock()  # held while an old value is read and replaced
 
 
 def _reset_lock() -> None:  # another thread may have held the lock at the fork
@@ -153,7 +153,7 @@ def _write_indices(read: ParsedKey) -> tuple[Tensor, int]:
     columns: list[Any] = []
     for axis in range(depth):
         view = read.axes.index(axis) if axis in read.axes else None
-        if view is None:  # an integer
+        if view is None:  # an integer removes this axis
             columns.append(np.asarray(read.begin[axis]))
         elif view in read.arrays:
             array = read.arrays[view]

@@ -169,7 +169,7 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
         )
     insert_at = after_ellipsis or len(entries)
     entries[insert_at:insert_at] = [ALL] * (len(shape) - named)
-    return entries  # the ellipsis stays: it separates others even if it has no axis
+    return entries  # even an empty ellipsis separates index arrays
 
 
 def _axis_count(entry: Any) -> int:

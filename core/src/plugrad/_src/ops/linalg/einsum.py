@@ -188,7 +188,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     return run(EINSUM, *xs, equation=plain)
 
 
-@decomposition(EINSUM)  # also gives the gradient, without repeating work
+@decomposition(EINSUM)  # also used for the gradient, without repeating work
 def _(*tensors: Tensor, equation: str) -> Tensor:
     terms, output = _terms(equation)
     parts = list(zip(map(reduce.widened, tensors), terms, strict=True))

@@ -93,7 +93,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     x = products.as_matrices("matrix_power", x)
     n = integer("matrix_power", "n", n)
     x, _ = products.factors("matrix_power", x, x)
-    if n < 0 or x.shape[-1] != x.shape[-2]:  # matrices() raises if it is not square
+    if n < 0 or x.shape[-1] != x.shape[-2]:  # matrices() raises if x is not square
         x = run(matrix.INVERSE, matrix.matrices("matrix_power", x))
         n = -n
     if n == 0:

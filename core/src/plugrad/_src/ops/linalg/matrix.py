@@ -127,7 +127,7 @@ def diag(x: TensorLike, /) -> Tensor:
     return run(DIAG, _convert.numbers("diag", x))
 
 
-@decomposition(DIAG)  # also gives the gradient
+@decomposition(DIAG)  # also used for the gradient
 def _(x: Tensor) -> Tensor:
     n = x.size
     y = run(shape.RESHAPE, x, shape=(n, 1))

@@ -167,7 +167,7 @@ def strided_part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor
     """Return ``size`` elements of ``x``, each ``strides`` after the one before."""
     if size == x.shape and min(strides) > 0:
         return x
-    if 0 in size:  # 0 is the only valid begin for an empty axis
+    if 0 in size:  # the begin of an empty axis must be 0
         begin = tuple([b if n else 0 for b, n in zip(begin, size, strict=True)])
     return run(slicing.STRIDED_SLICE, x, begin=begin, size=size, strides=strides)
 

@@ -134,7 +134,8 @@ def _weighted(
     if reduction != "sum":
         if reduction == "sum_by_nonzero_weights":
             weights = creation.cast(compare.not_equal(weights, 0), weights.dtype)
-        repeats = losses.size / max(weights.size, 1)  # of each weight by broadcasting
+        # Broadcasting repeats each weight this often.
+        repeats = losses.size / max(weights.size, 1)
         y = binary.divide_no_nan(y, reduce.sum(weights) * repeats)
     return creation.cast(y, dtype)
 

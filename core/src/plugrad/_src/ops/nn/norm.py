@@ -264,7 +264,7 @@ def batch_norm(
     return run(FUSED_BATCH_NORM, x, *inputs, epsilon=epsilon)
 
 
-@decomposition(FUSED_BATCH_NORM)  # also gives the gradient
+@decomposition(FUSED_BATCH_NORM)  # also used for the gradient
 def _(
     x: Tensor,
     mean: Tensor,
@@ -672,7 +672,7 @@ LRN_GRAD = Kernel(
 )
 
 
-@decomposition(LRN_GRAD)  # also gives the gradient
+@decomposition(LRN_GRAD)  # also used for the gradient
 def _(
     x: Tensor,
     y: Tensor,

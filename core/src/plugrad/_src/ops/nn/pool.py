@@ -155,7 +155,7 @@ MAX_POOL_3D_GRAD = Kernel(
     doc="""``MaxPoolGrad`` with three spatial axes.""",
     **_B3,
 )
-# The gradient does not depend on the values of ``input``: no tape saves them.
+# The gradient does not depend on the values of ``input``, so tapes do not save them.
 AVG_POOL_GRAD = Kernel(
     "AvgPoolGrad(dy: inexact, input?; geometry: Windows) -> dx",
     doc="""The ``dy`` of each window, divided by the number of input elements in the

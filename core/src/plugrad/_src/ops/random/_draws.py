@@ -271,7 +271,7 @@ def inverse_exponential(words: Words) -> Floats:
 
 
 def gumbel(words: Words) -> Floats:
-    """Return numbers of the Gumbel distribution, ``exp(-exp(-x))``."""
+    """Return numbers whose distribution function is Gumbel's, ``exp(-exp(-x))``."""
     return -log(exponential(words))
 
 

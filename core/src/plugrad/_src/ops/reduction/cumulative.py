@@ -254,7 +254,7 @@ def cumulative_prod(
     return _cumulative(CUMPROD, x, axis, dtype, include_initial, exclusive, reverse)
 
 
-# No gradient here: those of the decomposition are used, and never divide.
+# No gradient here: the gradients of the decomposition are used, which never divide.
 decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 
 
@@ -484,7 +484,7 @@ def diff(
     y = shapes.concat(parts, axis=axis) if len(parts) > 1 else x
     if y.dtype is BOOL:
         raise TypeError("diff: is not defined for bool; use not_equal, or astype")
-    for _ in range(min(times, y.shape[axis])):  # then the axis is empty
+    for _ in range(min(times, y.shape[axis])):  # until the axis is empty
         size = y.shape[axis] - 1
         y = slicing.along(y, axis, 1, size) - slicing.along(y, axis, 0, size)
     return creation.identity(x) if y is x else y
@@ -595,7 +595,7 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
     return creation.cast(w, INT32) if w.dtype is BOOL else w
 
 
-@decomposition(BINCOUNT)  # also gives the gradient
+@decomposition(BINCOUNT)  # also used for the gradient
 def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
     ids = run(shapes.RESHAPE, x, shape=(x.size,))
     each = creation.ones(ids.shape, dtype=INT32) if weights is None else weights
@@ -661,7 +661,7 @@ def dense_bincount(
     return run(DENSE_BINCOUNT, ids, weigh, size=count, binary_output=binary_output)
 
 
-@decomposition(DENSE_BINCOUNT)  # also gives the gradient
+@decomposition(DENSE_BINCOUNT)  # also used for the gradient
 def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> Tensor:
     lead = x.shape[:-1]
     rows = math.prod(lead)

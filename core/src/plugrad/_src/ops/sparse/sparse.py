@@ -119,7 +119,7 @@ def to_dense(
     return run(SPARSE_TO_DENSE, index_tensor, values, default, shape=shape)
 
 
-@decomposition(SPARSE_TO_DENSE)  # also gives the gradient
+@decomposition(SPARSE_TO_DENSE)  # also used for the gradient
 def _(
     sparse_indices: Tensor, sparse_values: Tensor, default_value: Tensor, shape: Shape
 ) -> Tensor:
@@ -462,13 +462,13 @@ def _read_rows(op: str, data: Tensor, indices: Tensor) -> Tensor:
         return _gather_rows(data, indices)
 
 
-@decomposition(SPARSE_SEGMENT_SUM)  # also gives the gradient
+@decomposition(SPARSE_SEGMENT_SUM)  # also used for the gradient
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     rows = _read_rows("sparse.segment_sum", data, indices)
     return scatter._sums(rows, segment_ids, num_segments)
 
 
-@decomposition(SPARSE_SEGMENT_MEAN)  # also gives the gradient
+@decomposition(SPARSE_SEGMENT_MEAN)  # also used for the gradient
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     rows = reduce.widened(_read_rows("sparse.segment_mean", data, indices))
     ones = creation.ones((rows.shape[0], *[1] * (len(rows.shape) - 1)), dtype=INT32)
