@@ -469,7 +469,7 @@ def collapse_axes(
         strides: The strides of each array that the loop goes through.
 
     Returns:
-        At least one axis, each as its size and its stride in each array.
+        The axes, one or more: for each, its size and its stride in each array.
 
     Example:
         >>> from plugrad.geometry import collapse_axes

@@ -224,7 +224,11 @@ ERRORS = [
     (lambda: ngrams(["a"], [0.0, 1.0]), TypeError, "data_splits must be integers"),
     (lambda: ngrams(["a"], [0, 1], ngram_widths=0), ValueError, r"ngram_widths \(0,\)"),
     (lambda: ngrams(["a"], [0, 1], ngram_widths=()), ValueError, r"widths \(\) must"),
-    (lambda: ngrams(["a"], [0, 1], pad_width=-2), ValueError, "pad_width -2 from 0"),
+    (
+        lambda: ngrams(["a"], [0, 1], pad_width=-2),
+        ValueError,
+        "pad_width -2 at least -1",
+    ),
     (lambda: ngrams(["a"], [0, 1], pad_width=2**31), ValueError, r"below 2\*\*31"),
     (lambda: ngrams(["a"], [0, 1], ngram_widths=2**40), ValueError, r"below 2\*\*31"),
     (lambda: ngrams(["a"], [0, 2]), ValueError, "end with 1"),

@@ -1,8 +1,8 @@
 """Non-maximum suppression of boxes. The ops are in the namespace ``image``.
 
 Kernels: ``NonMaxSuppressionV3 V4 V5``. None has a decomposition: the selection of each
-box depends on those selected before it, which would need thousands of small kernels. A
-backend without these kernels falls back to its host.
+box depends on those selected before it, so a decomposition would run thousands of small
+kernels. A backend without these kernels falls back to its host.
 """
 
 from __future__ import annotations

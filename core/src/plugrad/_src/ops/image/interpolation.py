@@ -200,7 +200,7 @@ def _fold(v: Tensor, size: int, outside: str, aligned: bool) -> Tensor:
 
 
 class Tap(NamedTuple):
-    """A pixel that is read along an axis, whether it is inside, and its weight."""
+    """A pixel read along an axis: its index, whether it is inside, and its weight."""
 
     pixel: Tensor
     inside: Tensor

@@ -125,7 +125,7 @@ EIGVALS = Kernel(
 
 
 def eigvals(x: TensorLike, /) -> Tensor:
-    """Return the eigenvalues of square matrices, which are complex.
+    """Return the complex eigenvalues of square matrices.
 
     Their order is free. A matrix without a basis of eigenvectors has no gradient. Use
     ``eigvalsh`` for Hermitian matrices.

@@ -54,7 +54,9 @@ def _canonical(
     room = [len(sizes) - len(term.replace("...", "")) for term, sizes in pairs]
     for (term, sizes), rest in zip(pairs, room, strict=True):
         if rest < 0 or (rest and "..." not in term):
-            rule = f"term {term!r} of {equation!r} must have one letter an axis, or ..."
+            rule = (
+                f"term {term!r} of {equation!r} needs one letter for each axis, or ..."
+            )
             raise misfit("einsum", rule, sizes)
     dots = "".join([c for c in LETTERS if c not in equation])
     if len(dots) < max(room):

@@ -198,7 +198,7 @@ def _diagonal_count(name: str, given: int | TensorLike, x: Tensor, axis: int) ->
     known = _convert.on_host("band_part", name, given)
     count = _convert.integer_tensor("band_part", name, given)
     if count.shape or (known is not None and known > x.shape[axis]):
-        rule = f"must be one number, at most {x.shape[axis]}; -1 is for all"
+        rule = f"must be one number, at most {x.shape[axis]}; -1 means all"
         raise misfit("band_part", f"{name} {given!r} {rule}", x)
     return count
 

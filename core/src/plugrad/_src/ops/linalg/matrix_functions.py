@@ -250,12 +250,12 @@ def _chain_sizes(tensors: list[Tensor]) -> tuple[int, ...]:
     for i, x in enumerate(tensors):
         vector = len(x.shape) == 1 and i in (0, count - 1)
         if not vector and len(x.shape) != 2:
-            rule = f"number {i} must be a matrix"
+            rule = f"xs[{i}] must be a matrix"
             rule += ", or a vector" if i in (0, count - 1) else ""
             raise misfit("multi_dot", rule, x)
         rows, columns = x.shape if not vector else ((1, x.size), (x.size, 1))[i > 0]
         if sizes and sizes[-1] != rows:
-            rule = f"the columns of number {i - 1} must be the rows of number {i}"
+            rule = f"xs[{i}] must have as many rows as xs[{i - 1}] has columns"
             raise misfit("multi_dot", rule, tensors[i - 1], x)
         sizes += [columns] if sizes else [rows, columns]
     return tuple(sizes)

@@ -52,8 +52,8 @@ def _check(
     if bits not in CODES_IN_A_BYTE:
         raise ValueError(f"{op}: bits must be 4 or 8, got {bits}")
     if bits == 4 and codes.dtype is not UINT8:
-        rule = f"codes of 4 bits must be uint8, two in each, got {named(codes.dtype)}"
-        raise TypeError(f"{op}: {rule}")
+        rule = "codes of 4 bits must be packed in pairs into uint8"
+        raise TypeError(f"{op}: {rule}, got {named(codes.dtype)}")
     count = codes.shape[-1] * CODES_IN_A_BYTE[bits] if codes.shape else 0
     blocks = scale.shape[-1] if scale.shape else 0
     fits = codes.shape and scale.shape[:-1] == codes.shape[:-1]
@@ -216,7 +216,7 @@ def _check_product(
 ) -> None:
     count = _check(op, codes, scale, offset, bits)
     if len(codes.shape) != 2 or not x.shape or x.shape[-1] != count:
-        rule = f"x must be [..., {count}] and codes [outputs, bytes of {count} codes]"
+        rule = f"x must be [..., {count}] and codes [outputs, {count} packed codes]"
         raise misfit(op, rule, x, codes)
 
 

@@ -176,7 +176,7 @@ def ragged_range(
     Raises:
         ValueError: A delta is 0 or NaN, there are more than 2³¹ - 1 values, or the
             shapes do not fit.
-        TypeError: The arguments are promoted to complex, bool or strings.
+        TypeError: The promoted dtype is complex, bool, or that of strings.
 
     Example:
         >>> splits, values = pg.sparse.ragged_range([0, 5], [3, 7])

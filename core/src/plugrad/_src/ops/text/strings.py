@@ -256,8 +256,8 @@ def _check_ngrams(
 
 def _check_widths(op: str, widths: tuple[int, ...], pad: int) -> None:
     if not widths or min(widths) < 1 or pad < -1 or max(*widths, pad) >= 2**31:
-        rule = f"ngram_widths {widths} must be from 1, pad_width {pad} from 0, or -1"
-        raise ValueError(f"{op}: {rule}; all below 2**31")
+        rule = f"ngram_widths {widths} must be at least 1, pad_width {pad} at least -1"
+        raise ValueError(f"{op}: {rule}, and all below 2**31")
 
 
 STRING_N_GRAMS = Kernel(
