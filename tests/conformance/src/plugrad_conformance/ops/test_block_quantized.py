@@ -152,12 +152,12 @@ ERRORS = [
         TypeError,
         "int8 or uint8, got int32",
     ),
-    ((X, CODES.astype("i1"), SCALE), {"bits": 4}, TypeError, "4 bits must be uint8"),
+    ((X, CODES.astype("i1"), SCALE), {"bits": 4}, TypeError, "4 bits must be packed"),
     ((X, CODES, SCALE[:2]), {"bits": 8}, ValueError, "scale must be"),
     ((X, CODES, np.ones((3, 3), "f")), {"bits": 8}, ValueError, "blocks divides"),
     ((X, CODES, SCALE, SCALE[:, :1]), {"bits": 8}, ValueError, "shape of scale"),
     ((X, CODES, SCALE), {"bits": 4}, ValueError, r"x must be \[..., 16\]"),
-    ((X, CODES[0], SCALE[0]), {"bits": 8}, ValueError, "codes .outputs, bytes"),
+    ((X, CODES[0], SCALE[0]), {"bits": 8}, ValueError, "codes .outputs, .* packed"),
     ((X * 1j, CODES, SCALE), {"bits": 8}, TypeError, "complex"),
 ]
 
