@@ -29,7 +29,7 @@ def _image_shape(shape: Shape) -> Shape:
 
 @dataclass(frozen=True)
 class Resizing:
-    """The positions of the pixels of resized images between the source pixels.
+    """For each pixel of a resized image, its position between the source pixels.
 
     Shapes are batch, height, width, channels. There is a table for the rows and one for
     the columns. Positions are kept as fractions of integers, so none of them is

@@ -108,7 +108,7 @@ def arange(
         start: The first number, or the end if ``stop`` is None.
         stop: The end, which is not included.
         step: The difference of neighbouring elements, positive or negative.
-        dtype: The dtype; None is int32 if all arguments are integers, else float32.
+        dtype: The dtype; None means int32 if all arguments are integers, else float32.
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
@@ -215,7 +215,7 @@ def linspace(
             gradient.
         stop: The last number, which is not included if ``endpoint`` is False.
         num: The number of elements.
-        dtype: The dtype. None is float32, or complex64 if an end is complex, or the
+        dtype: The dtype. None means float32, complex64 if an end is complex, or the
             promoted dtype if an end is a tensor.
         endpoint: Whether ``stop`` is included.
         device: The backend on which the tensor is made; by default the active one.

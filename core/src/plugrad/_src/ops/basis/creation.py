@@ -91,11 +91,11 @@ def astype(
 ) -> Tensor:
     """Return the elements of ``x`` converted to ``dtype``.
 
-    To integers, floating numbers are truncated towards zero, numbers that are then out
-    of range wrap (modulo ``2^bits``), and NaN and infinities give 0; this is the same
-    on every backend. To floating numbers, elements are rounded to the nearest, and
-    those that are too large become infinite. To bool, everything but zero is True.
-    Complex numbers lose their imaginary part when they become real.
+    Integer dtypes: floating numbers are truncated towards zero, numbers that are then
+    out of range wrap (modulo ``2^bits``), and NaN and infinities give 0. This is the
+    same on every backend. Floating dtypes: elements are rounded to the nearest, and
+    those that are too large become infinite. bool: everything but zero is True. Complex
+    numbers lose their imaginary part when they become real.
 
     Args:
         x: A tensor of numbers or bool.

@@ -271,7 +271,7 @@ def _project(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
 
 
 def _fold(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
-    """Return coordinates mapped into the image, and their derivative; None is 1."""
+    """Return coordinates mapped into the image, and their derivative; None means 1."""
     if mode == "wrap":
         v = v % size  # may be rounded up to size
         return compare.where(compare.equal(v, size), 0, v), None

@@ -79,7 +79,7 @@ def searchsorted(
     side: Side = "left",
     sorter: TensorLike | None = None,
 ) -> Tensor:
-    """Return the indices at which elements of ``x2`` keep ``x1`` sorted if inserted.
+    """Return the indices at which ``x1`` stays sorted if ``x2`` is inserted.
 
     ``"left"`` inserts before equal elements: the index i has ``x1[i-1] < v <= x1[i]``.
     ``"right"`` inserts after them: ``x1[i-1] <= v < x1[i]``. NaN is the greatest.

@@ -359,8 +359,8 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
         b: A tensor of numbers.
 
     Returns:
-        A tensor of the promoted dtype; int32 for bool. Its sizes are the products of
-        the sizes of both.
+        A tensor of the promoted dtype; int32 for bool. Each size is the product of
+        the sizes of ``a`` and ``b``.
 
     Raises:
         TypeError: No dtype can represent both, or one holds strings.

@@ -1,7 +1,8 @@
 """Pooling: the maximum or the average of each window.
 
 Kernels: ``MaxPool AvgPool MaxPool3D AvgPool3D``, a gradient kernel for each, and
-``MaxPoolWithArgmax``. One op serves two and three spatial axes, by the rank of ``x``.
+``MaxPoolWithArgmax``. The rank of ``x`` determines whether an op pools over two or
+three spatial axes.
 
 Padding does not count as elements: both maxima and averages ignore it. A window that
 contains only padding has the maximum -inf, or the least integer, and the average NaN. A
