@@ -140,16 +140,16 @@ def test_training_gives_the_same_losses_on_all_backends(made, backend):
         @pg.jit
         def step(params):
             value, grads = pg.value_and_grad(loss)(params)
-            return value, pg.tree.map(lambda p, g: p - 0.2 * g, params, grads)
+            return value, pg.tree.map(lambda p, g: p - 0.03 * g, params, grads)
 
         params, found = adapter.params, []
-        for _ in range(12):
+        for _ in range(8):
             value, params = step(params)
             found.append(value.item())
         return found
 
     found = losses(backend)
-    assert found[-1] < 0.5 * found[0]
+    assert found[-1] < 0.8 * found[0]
     np.testing.assert_allclose(found, losses("cpu"), rtol=1e-3)
 
 

@@ -298,10 +298,8 @@ def fold_in(key: TensorLike, n: int, /) -> Tensor:
 
     """
     counter = _seed_word("fold_in", "number", n)
-    make_key = lambda number: _keys(
-        _draws.derived(number, _draws.FOLD_IN, 1, counter), ()
-    )
-    return _for_each_example("fold_in", _as_key("fold_in", key), make_key)
+    fold = lambda number: _keys(_draws.derived(number, _draws.FOLD_IN, 1, counter), ())
+    return _for_each_example("fold_in", _as_key("fold_in", key), fold)
 
 
 # --- uniform ---------------------------------------------------------------------
