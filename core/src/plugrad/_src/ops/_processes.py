@@ -29,7 +29,7 @@ from .basis.variable import Variable
 
 
 def _restored(values: object, backend: object) -> Tensor:
-    """Return the tensor of a pickle, on its backend or else on the active one.
+    """Return an unpickled tensor, on its own backend or else on the active one.
 
     If its backend is not installed here, the tensor moves to the active one silently;
     if the backend is installed but cannot be opened, it moves with a warning.
@@ -52,7 +52,7 @@ def _restored(values: object, backend: object) -> Tensor:
 
 
 def _restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
-    """Return the variable of a pickle or a copy; it does not share its tensor."""
+    """Return a variable restored from a pickle or a copy, with its own tensor."""
     return Variable(alias(value), trainable=trainable, name=name)
 
 
@@ -68,8 +68,8 @@ def _reduce_variable(variable: Variable) -> tuple[Any, ...]:
 copyreg.pickle(Tensor, _reduce_tensor)
 copyreg.pickle(Variable, _reduce_variable)
 
-# No other thread may hold the lock of the registry while the process forks: that thread
-# does not exist in the child, which would wait for the lock forever.
+# No other thread may hold the registry lock while the process forks: that thread does
+# not exist in the child, which would wait for the lock forever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=registry.lock.acquire,

@@ -1,9 +1,9 @@
-"""Making arrays, and moving their elements without computing with them.
+"""Creating arrays, and moving their elements without arithmetic.
 
 - ``blocks``: blocks of pixels, moved to and from the batch and the channels.
 - ``gather``: gathering by index, sums by segment, and one-hot encoding.
-- ``grids``: matrices with diagonals, triangles of matrices, and grids.
+- ``grids``: identity matrices, triangular parts of matrices, and coordinate grids.
 - ``ranges``: sequences of numbers, ``arange`` and ``linspace``.
 - ``rearrange``: rolling, repeating and moving axes; broadcasting arrays.
-- ``slicing``: parts of tensors, and padding.
+- ``slicing``: slices of tensors, and padding.
 """

@@ -1,7 +1,7 @@
 """Blocks of pixels, moved to and from the batch and the channels.
 
-Kernels: ``BatchToSpaceND DepthToSpace SpaceToBatchND``. None has its own gradient: each
-is differentiated through its decomposition, which only moves elements.
+Kernels: ``BatchToSpaceND DepthToSpace SpaceToBatchND``. No kernel has its own gradient:
+each is differentiated through its decomposition, which only moves elements.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Gathering slices by index, summing them by segment id, and one-hot encoding.
 
 Kernels: ``GatherV2 OneHot Take UnsortedSegmentSum``. Gathering and summing by segment
-are each other's transposes, so either has the other as its gradient. Except for Take,
-kernels count indices from 0. For an index that is out of range every backend raises an
-IndexError: at once or, if it works asynchronously, at the next read.
+are transposes, so each is the gradient of the other. Except for Take, kernels count
+indices from 0. For an index that is out of range every backend raises an IndexError: at
+once or, if it works asynchronously, at the next read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def gather(
     batch_dims: int = 0,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the slices of ``x`` along an axis at ``indices``.
+    """Return the slices of ``x`` at ``indices`` along an axis.
 
     ``y[b, o, k, r] = x[b, o, indices[b, k], r]``, where b, o, k and r stand for any
     number of axes. The axes of ``indices`` replace ``axis``. Negative indices count
@@ -211,7 +211,7 @@ def _(x: Tensor, indices: Tensor, *, axis: int, batch_dims: int) -> Tensor:
 
 @contextlib.contextmanager
 def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[None]:
-    """Replace an IndexError of an inner kernel by one that names ``op``.
+    """Replace an IndexError of an inner kernel with one that names ``op``.
 
     Other IndexErrors, such as those of earlier ops on an asynchronous backend, are
     raised unchanged.
@@ -223,7 +223,7 @@ def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[No
 
 
 def out_of_range(op: str, index: int, axis: int, n: int) -> IndexError:
-    """Return an error for an index that an axis of size ``n`` does not have."""
+    """Return the error for an index that is out of range for an axis of size ``n``."""
     error = IndexError(
         f"{op}: index {index} is out of range for axis {axis} with size {n}"
     )
@@ -266,7 +266,7 @@ def counted_from_0(
 
 
 def _wrap_negative(indices: Tensor, size: int | geometry.Shape) -> Tensor:
-    """Return the indices of a tensor, counted from 0."""
+    """Add the size of the axis to negative indices."""
     shift = np.array(size, indices.dtype) if isinstance(size, tuple) else size
     return run(compare.SELECT, indices < 0, indices + shift, indices)
 
@@ -274,7 +274,7 @@ def _wrap_negative(indices: Tensor, size: int | geometry.Shape) -> Tensor:
 def _indices_and_kernel(
     op: str, indices: TensorLike, size: int, axis: int
 ) -> tuple[Tensor, Kernel]:
-    """Return indices as a tensor, and the kernel that gathers at them.
+    """Return indices as a tensor, and the kernel to gather with.
 
     The kernel is ``Take`` for indices that may be negative. Indices that are known on
     the host are checked here, and converted to count from 0.
@@ -298,7 +298,7 @@ def take(
     axis: int | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the slices of ``x`` along an axis at ``indices``.
+    """Return the slices of ``x`` at ``indices`` along an axis.
 
     Negative indices count from the end. The axes of ``indices`` replace ``axis``.
 
@@ -322,7 +322,8 @@ def take(
                 [6, 4]], dtype=int32, backend='cpu')
 
     Source:
-        The array API standard; ``indices`` of any rank and negative ones as in NumPy.
+        The array API standard. As in NumPy, ``indices`` may have any rank and be
+        negative.
 
     """
     if unknown:
@@ -338,14 +339,14 @@ def take(
 def take_along_axis(
     x: TensorLike, indices: TensorLike, /, axis: int = -1, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return the elements of ``x`` along an axis at ``indices``, row by row.
+    """Return the elements of ``x`` at ``indices`` along an axis, row by row.
 
     ``y[..., k] = x[..., indices[..., k]]`` for the last axis. Negative indices count
     from the end.
 
     Args:
         x: A tensor of any dtype.
-        indices: Integers of the rank of ``x``; all axes but ``axis`` broadcast.
+        indices: Integers, with as many axes as ``x``; all axes but ``axis`` broadcast.
         axis: The axis.
 
     Returns:
@@ -426,14 +427,14 @@ def unsorted_segment_sum(
 
     Args:
         x: A tensor of numbers or bool.
-        segment_ids: Integers; their shape is that of the first axes of ``x``.
+        segment_ids: Integers; their shape must match the leading axes of ``x``.
         num_segments: The number of sums.
 
     Returns:
         A tensor ``[num_segments, ...]`` of the dtype of ``x``; int32 for bool.
 
     Raises:
-        TypeError: The ids are not integers, or ``x`` holds strings.
+        TypeError: The ids are not integers, or ``x`` contains strings.
         ValueError: ``num_segments`` is negative, or the shapes do not fit.
 
     Example:
@@ -461,7 +462,7 @@ def unsorted_segment_sum(
 
 def _segment_sum_gradient(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     """Return the slice of ``dy`` for each id; zeros for ids out of range."""
-    if segment_ids.dtype is not INT32:  # a narrow dtype may not represent num_segments
+    if segment_ids.dtype is not INT32:  # num_segments may overflow a narrow dtype
         segment_ids = _convert.integer_tensor(UNSORTED_SEGMENT_SUM.op, "", segment_ids)
     dy = slicing.pad(dy, [(1, 1), *[(0, 0)] * (len(dy.shape) - 1)])
     inside = binary.minimum(binary.maximum(segment_ids, -1), num_segments)

@@ -1,4 +1,4 @@
-"""Matrices with diagonals, and grids, composed of other ops. No kernels."""
+"""Identity and triangular matrices, and grids, composed of other ops. No kernels."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tril_indices(
 ) -> tuple[Tensor, Tensor]:
     """Return the rows and columns of the lower triangle of an ``[n, m]`` matrix.
 
-    ``x[tril_indices(n)]`` are its elements, row by row.
+    ``x[tril_indices(n)]`` contains the elements of that triangle, row by row.
 
     Args:
         n: The number of rows.
@@ -95,7 +95,7 @@ def tril_indices(
         ([0, 1, 1], [0, 0, 1])
 
     Source:
-        ``numpy.tril_indices``, where ``k`` comes second.
+        ``numpy.tril_indices``, whose second parameter is ``k``.
 
     """
     return _triangle("tril_indices", n, m, k, lower=True)
@@ -106,7 +106,7 @@ def triu_indices(
 ) -> tuple[Tensor, Tensor]:
     """Return the rows and columns of the upper triangle of an ``[n, m]`` matrix.
 
-    ``x[triu_indices(n)]`` are its elements, row by row.
+    ``x[triu_indices(n)]`` contains the elements of that triangle, row by row.
 
     Args:
         n: The number of rows.
@@ -127,7 +127,7 @@ def triu_indices(
         ([0, 0, 1], [0, 1, 1])
 
     Source:
-        ``numpy.triu_indices``, where ``k`` comes second.
+        ``numpy.triu_indices``, whose second parameter is ``k``.
 
     """
     return _triangle("triu_indices", n, m, k, lower=False)
@@ -157,7 +157,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
-        TypeError: ``x`` holds strings, or ``k`` is not an integer.
+        TypeError: ``x`` contains strings, or ``k`` is not an integer.
 
     Example:
         >>> pg.tril([[1, 2], [3, 4]])
@@ -185,7 +185,7 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
-        TypeError: ``x`` holds strings, or ``k`` is not an integer.
+        TypeError: ``x`` contains strings, or ``k`` is not an integer.
 
     Example:
         >>> pg.triu([[1, 2], [3, 4]])
@@ -213,16 +213,16 @@ def _above_diagonal(op: str, x: Tensor, k: int) -> Tensor:
 def meshgrid(
     *xs: TensorLike, indexing: Literal["xy", "ij"] = "xy"
 ) -> tuple[Tensor, ...]:
-    """Return coordinate arrays: each vector, repeated over the grid of all vectors.
+    """Return coordinate arrays: each vector, broadcast to the grid of all vectors.
 
     Args:
         xs: Vectors of any dtype; a scalar is a vector of one element.
-        indexing: "ij" makes axis i belong to ``xs[i]``; "xy" swaps the first two axes,
-            so that the rows of the grid belong to ``xs[1]`` and the columns to
-            ``xs[0]``.
+        indexing: With "ij", ``xs[i]`` varies along axis i. "xy" swaps the first two
+            axes: ``xs[0]`` varies along axis 1, and ``xs[1]`` along axis 0.
 
     Returns:
-        A tuple of tensors of the shape of the grid, each of the dtype of its vector.
+        A tuple of tensors with the shape of the grid, each with the dtype of its
+        vector.
 
     Raises:
         ValueError: An argument has more than one axis, or ``indexing`` is unknown.

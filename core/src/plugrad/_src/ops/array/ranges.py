@@ -64,7 +64,7 @@ def _check_sequence(start: float, step: float, size: int, dtype: DType) -> None:
 
 
 def _with_size(*, start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any]:
-    """Replace the attribute ``stop`` by ``size``."""
+    """Replace the attribute ``stop`` with ``size``."""
     given = {"start": start, "stop": stop, "step": step}
     begin, end, by = (real("arange", name, n) for name, n in given.items())
     return {
@@ -101,13 +101,13 @@ def arange(
     """Return the numbers ``start, start + step, …`` that come before ``stop``.
 
     ``arange(stop)`` starts at 0. If not all arguments are integers, elements are
-    computed in float64 and then cast. Arguments may be tensors without axes; only the
-    end may be a floating tensor. There is no gradient.
+    computed in float64 and then cast. Arguments may be scalar tensors, which must be
+    integers except for ``stop``. There is no gradient.
 
     Args:
         start: The first number, or the end if ``stop`` is None.
         stop: The end, which is not included.
-        step: The difference of neighbouring elements, positive or negative.
+        step: The difference between neighboring elements, positive or negative.
         dtype: The dtype; None means int32 if all arguments are integers, else float32.
         device: The backend on which the tensor is made; by default the active one.
 
@@ -206,16 +206,16 @@ def linspace(
 
     The spacing is ``(stop - start) / (num - 1)``, or ``(stop - start) / num`` without
     the endpoint. If ``num`` is 1, the number is ``start``. If both ends are equal, all
-    elements are that number, even if it is infinite; NumPy, PyTorch and JAX return NaN.
-    Elements are computed in double precision and then rounded. If an end is a tensor,
-    they are computed in the dtype of the result.
+    elements equal them, even if they are infinite; NumPy, PyTorch and JAX then return
+    NaN. Elements are computed in double precision and then rounded. If an end is a
+    tensor, they are computed in the dtype of the result.
 
     Args:
-        start: The first number, real or complex; or a tensor without axes, which has a
+        start: The first number, real or complex; or a scalar tensor, which has a
             gradient.
         stop: The last number, which is not included if ``endpoint`` is False.
         num: The number of elements.
-        dtype: The dtype. None means float32, complex64 if an end is complex, or the
+        dtype: The dtype. None means float32, or complex64 if an end is complex, or the
             promoted dtype if an end is a tensor.
         endpoint: Whether ``stop`` is included.
         device: The backend on which the tensor is made; by default the active one.

@@ -1,4 +1,4 @@
-"""Changes of shape and positions, composed of other ops. Kernels: ``BroadcastArgs``."""
+"""Moving axes and elements, composed of other ops. Kernels: ``BroadcastArgs``."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
         s1: ``[n]``, integers, the sizes of the second shape.
 
     Returns:
-        ``[max(m, n)]``, int32, or int64 if one of the arguments is.
+        ``[max(m, n)]``, int64 if either argument is int64, else int32.
 
     Raises:
         TypeError: The shapes are not integers.
@@ -230,7 +230,7 @@ def _sizes(op: str, value: TensorLike) -> Tensor:
 
 @decomposition(BROADCAST_ARGS)
 def _(s0: Tensor, s1: Tensor) -> Tensor:
-    known = [tuple(s._values().tolist()) for s in (s0, s1)]  # only a few numbers
+    known = [tuple(s._values().tolist()) for s in (s0, s1)]  # reads only a few numbers
     sizes = geometry.broadcast("broadcast_args", *known)
     return _convert.asarray(np.array(sizes, s0.dtype))
 
@@ -287,14 +287,14 @@ def broadcast_shapes(*shapes: Ints) -> Shape:
 def ensure_shape(
     x: TensorLike, /, shape: Sequence[int | None], **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return ``x``, after a check that it has ``shape``; None stands for any size.
+    """Return ``x``; raise unless its shape matches ``shape``.
 
     Args:
         x: A tensor of any dtype.
-        shape: The sizes that ``x`` must have, or None.
+        shape: The required size of each axis, or None for any size.
 
     Returns:
-        A tensor of the same elements.
+        A tensor with the same elements.
 
     Raises:
         ValueError: The shape of ``x`` does not match.

@@ -1,4 +1,4 @@
-"""Parts of tensors, and padding. Kernels: ``MirrorPad PadV2 Slice StridedSlice``.
+"""Slices of tensors, and padding. Kernels: ``MirrorPad PadV2 Slice StridedSlice``.
 
 Python's ``x[...]`` and the op ``strided_slice`` are in ``indexing``. The decompositions
 of ``SplitV``, ``Unpack`` and ``Reverse``, kernels of ``shape``, are here because they
@@ -83,10 +83,10 @@ STRIDED_SLICE = Kernel(
 def _strided_slice_gradient(
     dy: Tensor, x_spec: Spec, begin: Shape, size: Shape, strides: Shape
 ) -> Tensor:
-    """Return zeros of the shape of ``x``, with ``dy`` where the slice has read.
+    """Return zeros shaped like ``x``, with ``dy`` at the elements that were sliced.
 
-    An axis that was read backwards is reversed. For a stride s, s - 1 zeros are
-    inserted after each element; those after the last element are cut off.
+    An axis with a negative stride is reversed. For a stride s, s - 1 zeros are inserted
+    after each element; those after the last element are dropped.
     """
     turned = tuple(i for i, s in enumerate(strides) if s < 0 and size[i] > 1)
     if turned:
@@ -119,7 +119,7 @@ def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tenso
     begins = [0] * len(x.shape)
     sizes = [*x.shape]
     strides = [1] * len(x.shape)
-    begin = begin if size else 0  # the begin of an empty axis must be 0
+    begin = begin if size else 0  # an empty axis must begin at 0
     begins[axis] = begin
     sizes[axis] = size
     strides[axis] = stride
@@ -136,8 +136,8 @@ def slice(
         x: A tensor of any dtype.
         begin: The first index along each axis, from 0; axes without an entry start at
             0.
-        size: The number of elements along each axis; -1 stands for all that follow, and
-            so does a missing entry.
+        size: The number of elements along each axis; -1 or a missing entry stands for
+            all remaining elements.
 
     Returns:
         A tensor of the dtype of ``x``.

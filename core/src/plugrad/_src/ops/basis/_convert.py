@@ -75,8 +75,8 @@ def asarray(
         dtype: The dtype of the result.
         copy: None returns a tensor unchanged and copies an array. True copies both; on
             cpu, wasm and opencl the result is then in C order, whatever the strides of
-            ``value`` are. False shares the memory of an array if the backend can; do
-            not write to the array afterwards.
+            ``value`` are. False shares the memory of an array if the backend can do so;
+            do not write to the array afterwards.
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
@@ -87,7 +87,7 @@ def asarray(
             numbers, Python complex numbers would become real, or an array has masked
             elements.
         ValueError: The nested lists differ in length.
-        OverflowError: The dtype cannot hold a Python number.
+        OverflowError: The dtype cannot represent a Python number.
 
     Example:
         >>> pg.asarray([[1, 2], [3, 4]])
@@ -240,7 +240,7 @@ def _exact_integers(
 
 
 def _extremes(x: np.ndarray[Any, Any]) -> list[float]:
-    """Return the least and greatest number, and the least and greatest finite one."""
+    """Return the extremes of all numbers, and then those of the finite numbers."""
     ends = [x.min().item(), x.max().item()]
     if all(map(isfinite, ends)):
         return ends
@@ -387,7 +387,7 @@ def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
     greatest number; as an index, either is out of range for every axis.
 
     Raises:
-        TypeError: ``value`` does not hold integers.
+        TypeError: ``value`` does not contain integers.
 
     """
     known = on_host(op, name, value)
@@ -474,7 +474,7 @@ def _scalar_of_own_dtype(op: str, value: Any) -> Tensor:
 def promote_and_broadcast(
     op: str, a: TensorLike, b: TensorLike
 ) -> tuple[Tensor, Tensor]:
-    """Return both as tensors of the same dtype; raise unless their shapes broadcast."""
+    """Return both arguments in one dtype; raise unless their shapes broadcast."""
     if type(a) is Tensor and (type(b) is float or type(b) is int):
         other = scalar(op, b, a.dtype)
         if other.dtype is a.dtype:
@@ -506,8 +506,8 @@ def promote_pair(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]
 def scalar(op: str, value: complex | np.generic, other: DType) -> Tensor:
     """Return a scalar as a tensor, weak with respect to the dtype ``other``.
 
-    Each backend caches its scalars. -0.0 is not cached, because it equals 0.0 and would
-    get that tensor; NaN is not, because a lookup would never find it.
+    Each backend caches its scalars. -0.0 is not cached, because it equals 0.0 and a
+    lookup would find that tensor; nor is NaN, because a lookup would never find it.
     """
     backend = active()
     plain = cast("complex", value)
@@ -521,7 +521,7 @@ def scalar(op: str, value: complex | np.generic, other: DType) -> Tensor:
         array = np.asarray(value, weak(op, value, other))
         found = Tensor(backend.upload(array), backend)
         if plain == plain and not negative_zero:
-            # A decaying learning rate adds a scalar in each step.
+            # Limit the cache: a decaying learning rate adds a scalar in every step.
             if len(backend.scalars) >= 4096:
                 backend.scalars = {}
             backend.scalars[key] = found

@@ -57,7 +57,7 @@ _broadcasting = partial(Kernel, out=broadcasted, broadcasts=True)
 def floats(
     op: str, a: TensorLike, b: TensorLike, kinds: str = "fc"
 ) -> tuple[Tensor, Tensor]:
-    """Return both as floats of the same dtype; float32 if both are integers."""
+    """Return both arguments in one floating dtype; float32 if both are integers."""
     if isinstance(b, _convert.SCALARS):
         a = _convert.floating(op, a, kinds)
     elif isinstance(a, _convert.SCALARS):
@@ -80,20 +80,20 @@ ADD = _broadcasting(
 def add(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a + b`` for each pair of elements.
 
-    Integers wrap; the sum of two bool is ``a or b``.
+    Integers wrap; for bool, the sum is ``a or b``.
 
     Args:
         a: A tensor of numbers or bool.
         b: A tensor of numbers or bool; the shapes broadcast. A Python number adopts the
-            dtype of the other argument, unless its own kind is higher (a float with a
-            tensor of integers).
+            dtype of the other argument, unless its own kind is higher (such as a float
+            with an integer tensor).
 
     Returns:
         A tensor of the broadcast shape and the promoted dtype.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        TypeError: An argument contains strings, or no dtype can represent both.
         OverflowError: The dtype of the other argument cannot represent a Python number.
 
     Example:
@@ -136,8 +136,8 @@ def subtract(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: Both are bool, an argument holds strings, or no dtype can represent
-            both.
+        TypeError: Both are bool, an argument contains strings, or no dtype can
+            represent both.
 
     Example:
         >>> pg.subtract([5.0, 7.0], 2.0)
@@ -165,7 +165,7 @@ MULTIPLY = _broadcasting(
 def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a · b`` for each pair of elements.
 
-    Integers wrap; the product of two bool is ``a and b``.
+    Integers wrap; for bool, the product is ``a and b``.
 
     Args:
         a: A tensor of numbers or bool.
@@ -176,7 +176,7 @@ def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> pg.multiply([1, 2, 3], [[1], [10]])
@@ -207,10 +207,10 @@ ADD_N = Kernel(
 def add_n(xs: Sequence[TensorLike], /) -> Tensor:
     """Return the sum ``xs[0] + xs[1] + …`` of tensors of the same shape.
 
-    The tensors are added in this order. Integers wrap; the sum of bool is ``or``.
+    The tensors are added in this order. Integers wrap; for bool, the sum is ``or``.
 
     Args:
-        xs: A list or tuple of one or more tensors; they do not broadcast.
+        xs: A list or tuple of one or more tensors; they are not broadcast.
 
     Returns:
         A tensor of their shape and promoted dtype.
@@ -265,7 +265,7 @@ def squared_difference(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: Both are bool, or an argument is complex or holds strings.
+        TypeError: Both are bool, or an argument is complex or contains strings.
 
     Example:
         >>> pg.squared_difference([1.0, 5.0], [4.0, 3.0])
@@ -307,7 +307,7 @@ def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> pg.divide([1, 2, 3], 2)
@@ -347,7 +347,7 @@ def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> pg.divide_no_nan([6.0, 5.0], [3.0, 0.0])
@@ -375,13 +375,14 @@ FLOOR_DIV = _broadcasting(
 
 
 def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the greatest whole number that is not above ``a / b``, as ``//`` does.
+    """Return ``⌊a / b⌋``, the greatest whole number ≤ ``a / b``, as ``//`` does.
 
     The result is computed from the exact quotient: ``1.0 // 0.1`` is 9, because the
-    floating number 0.1 is a little more than a tenth. Integers divided by zero give 0.
-    A floating number divided by ±0 gives ±inf, and 0 divided by ±0 gives NaN. A finite
-    number divided by ±inf gives ±0 with the sign of the quotient; ±inf gives ±inf if
-    divided by a finite number, and NaN if divided by ±inf. Both derivatives are 0.
+    floating-point number 0.1 is slightly greater than a tenth. Integers divided by zero
+    give 0. A floating number divided by ±0 gives ±inf, and 0 divided by ±0 gives NaN. A
+    finite number divided by ±inf gives ±0 with the sign of the quotient; ±inf gives
+    ±inf if divided by a finite number, and NaN if divided by ±inf. Both derivatives are
+    0.
 
     Args:
         a: A tensor of real numbers.
@@ -392,7 +393,7 @@ def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: Both are bool, or an argument is complex or holds strings.
+        TypeError: Both are bool, or an argument is complex or contains strings.
 
     Example:
         >>> pg.floor_divide([7, -7, 7], [2, 2, 0])
@@ -440,7 +441,7 @@ def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: Both are bool, or an argument is complex or holds strings.
+        TypeError: Both are bool, or an argument is complex or contains strings.
 
     Example:
         >>> pg.remainder([7, -7, 7], [3, 3, 0])
@@ -472,7 +473,7 @@ def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: Both are bool, or an argument is complex or holds strings.
+        TypeError: Both are bool, or an argument is complex or contains strings.
 
     Example:
         >>> pg.fmod([7, -7, 7], [3, 3, -3])
@@ -526,9 +527,9 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
         A tensor of the broadcast shape and the promoted dtype.
 
     Raises:
-        ValueError: ``a`` holds integers and ``b`` is a negative Python integer, or the
-            shapes do not broadcast.
-        TypeError: Both are bool, or an argument holds strings.
+        ValueError: ``a`` contains integers and ``b`` is a negative Python integer, or
+            the shapes do not broadcast.
+        TypeError: Both are bool, or an argument contains strings.
 
     Example:
         >>> pg.pow([2.0, 3.0, 4.0], [3.0, 0.0, -0.5])
@@ -577,8 +578,8 @@ MAXIMUM = _broadcasting(
 def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the greater of ``a`` and ``b``, element by element.
 
-    The result is NaN where one of them is NaN. The cotangent flows to the argument that
-    is returned: to ``a`` if they are equal, and to neither if one is NaN.
+    The result is NaN where either argument is NaN. The cotangent flows to the argument
+    that is returned: to ``a`` if they are equal, and to neither if one is NaN.
 
     Args:
         a: A tensor of real numbers or bool.
@@ -589,7 +590,7 @@ def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.maximum([1.0, 5.0], [3.0, 2.0])
@@ -618,8 +619,8 @@ MINIMUM = _broadcasting(
 def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the smaller of ``a`` and ``b``, element by element.
 
-    The result is NaN where one of them is NaN. The cotangent flows to the argument that
-    is returned: to ``a`` if they are equal, and to neither if one is NaN.
+    The result is NaN where either argument is NaN. The cotangent flows to the argument
+    that is returned: to ``a`` if they are equal, and to neither if one is NaN.
 
     Args:
         a: A tensor of real numbers or bool.
@@ -630,7 +631,7 @@ def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.minimum([1.0, 5.0], [3.0, 2.0])
@@ -676,7 +677,7 @@ def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.atan2([1.0, 1.0, -1.0], [1.0, -1.0, 0.0])
@@ -740,7 +741,7 @@ def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.hypot([3.0, 5.0], [4.0, 12.0])
@@ -798,7 +799,7 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.logaddexp([0.0, 1.0], [0.0, -1.0])

@@ -79,14 +79,15 @@ def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
+        b: Strings if ``a`` contains strings, else numbers or bool; the shapes
+            broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: One argument holds strings and the other does not, or no dtype can
+        TypeError: One argument contains strings and the other does not, or no dtype can
             represent both.
 
     Example:
@@ -117,14 +118,15 @@ def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
+        b: Strings if ``a`` contains strings, else numbers or bool; the shapes
+            broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: One argument holds strings and the other does not, or no dtype can
+        TypeError: One argument contains strings and the other does not, or no dtype can
             represent both.
 
     Example:
@@ -154,20 +156,21 @@ GREATER = _predicate(
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a > b`` for each pair of elements.
 
-    The result is False where one is NaN. False is less than True; strings are compared
-    byte by byte.
+    The result is False where either argument is NaN. False is less than True; strings
+    are compared byte by byte.
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
+        b: Strings if ``a`` contains strings, else numbers or bool; the shapes
+            broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex, one holds strings and the other does not, or
-            no dtype can represent both.
+        TypeError: An argument is complex, one contains strings and the other does not,
+            or no dtype can represent both.
 
     Example:
         >>> pg.greater([1.0, 2.0, 3.0], 2.0)
@@ -196,20 +199,21 @@ GREATER_EQUAL = _predicate(
 def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a ≥ b`` for each pair of elements.
 
-    The result is False where one is NaN. False is less than True; strings are compared
-    byte by byte.
+    The result is False where either argument is NaN. False is less than True; strings
+    are compared byte by byte.
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
+        b: Strings if ``a`` contains strings, else numbers or bool; the shapes
+            broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex, one holds strings and the other does not, or
-            no dtype can represent both.
+        TypeError: An argument is complex, one contains strings and the other does not,
+            or no dtype can represent both.
 
     Example:
         >>> pg.greater_equal([1.0, 2.0, 3.0], 2.0)
@@ -238,20 +242,21 @@ LESS: Kernel = _predicate(
 def less(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a < b`` for each pair of elements.
 
-    The result is False where one is NaN. False is less than True; strings are compared
-    byte by byte.
+    The result is False where either argument is NaN. False is less than True; strings
+    are compared byte by byte.
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
+        b: Strings if ``a`` contains strings, else numbers or bool; the shapes
+            broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex, one holds strings and the other does not, or
-            no dtype can represent both.
+        TypeError: An argument is complex, one contains strings and the other does not,
+            or no dtype can represent both.
 
     Example:
         >>> pg.less([1.0, 2.0, 3.0], 2.0)
@@ -281,20 +286,21 @@ LESS_EQUAL: Kernel = _predicate(
 def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a ≤ b`` for each pair of elements.
 
-    The result is False where one is NaN. False is less than True; strings are compared
-    byte by byte.
+    The result is False where either argument is NaN. False is less than True; strings
+    are compared byte by byte.
 
     Args:
         a: A tensor of real numbers, bool or strings.
-        b: Strings if ``a`` holds strings, else numbers or bool; the shapes broadcast.
+        b: Strings if ``a`` contains strings, else numbers or bool; the shapes
+            broadcast.
 
     Returns:
         A bool tensor of the broadcast shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex, one holds strings and the other does not, or
-            no dtype can represent both.
+        TypeError: An argument is complex, one contains strings and the other does not,
+            or no dtype can represent both.
 
     Example:
         >>> pg.less_equal([1.0, 2.0, 3.0], 2.0)
@@ -446,7 +452,7 @@ def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument holds strings.
+        TypeError: An argument contains strings.
 
     Example:
         >>> pg.logical_and([False, False, True, True], [False, True, False, True])
@@ -483,7 +489,7 @@ def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument holds strings.
+        TypeError: An argument contains strings.
 
     Example:
         >>> pg.logical_or([False, False, True, True], [False, True, False, True])
@@ -520,7 +526,7 @@ def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument holds strings.
+        TypeError: An argument contains strings.
 
     Example:
         >>> pg.logical_xor([False, False, True, True], [False, True, False, True])
@@ -556,7 +562,7 @@ def logical_not(x: TensorLike, /) -> Tensor:
         A bool tensor of the shape of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.logical_not([True, False])
@@ -877,7 +883,7 @@ def isclose(
 
     Raises:
         ValueError: The shapes do not broadcast, or a tolerance is negative.
-        TypeError: An argument holds strings.
+        TypeError: An argument contains strings.
 
     Example:
         >>> pg.isclose([1.0, 2.0], [1.000001, 2.1])
@@ -928,7 +934,7 @@ def allclose(
 
     Raises:
         ValueError: The shapes do not broadcast, or a tolerance is negative.
-        TypeError: An argument holds strings.
+        TypeError: An argument contains strings.
 
     Example:
         >>> pg.allclose([1.0, 2.0], [1.000001, 2.000001])

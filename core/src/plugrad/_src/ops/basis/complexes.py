@@ -59,8 +59,8 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
         complex64 otherwise.
 
     Raises:
-        TypeError: A part is complex or holds strings, or the backend lacks the complex
-            dtype.
+        TypeError: A part is complex or contains strings, or the backend lacks the
+            complex dtype.
         ValueError: The shapes do not broadcast.
 
     Example:
@@ -126,7 +126,7 @@ def real(x: TensorLike, /) -> Tensor:
         Other dtypes do not change.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.real(pg.complex([1.0, 2.0], [0.5, -1.0]))
@@ -167,7 +167,7 @@ def imag(x: TensorLike, /) -> Tensor:
         For other dtypes, zeros of the dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.imag(pg.complex([1.0, 2.0], [0.5, -1.0]))
@@ -194,7 +194,7 @@ def conj(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.conj(pg.complex([1.0, 2.0], [0.5, -1.0]))
@@ -230,7 +230,7 @@ def angle(x: TensorLike, /) -> Tensor:
         integers and bool give float32, and floating numbers keep their dtype.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.angle(pg.complex([1.0, 0.0], [1.0, -2.0]))

@@ -138,7 +138,7 @@ def sum(
         A tensor of the dtype in which it was summed.
 
     Raises:
-        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        TypeError: ``x`` contains strings, or ``dtype`` is bool.
         ValueError: An axis is out of range.
 
     Example:
@@ -206,7 +206,7 @@ def mean(
         A tensor of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
         ValueError: An axis is out of range.
 
     Example:
@@ -323,7 +323,7 @@ def max(
     Raises:
         ValueError: There are no elements to reduce and no ``initial``, or an axis is
             out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.max([[1.0, 5.0], [3.0, 4.0]], axis=0)
@@ -402,7 +402,7 @@ def min(
     Raises:
         ValueError: There are no elements to reduce and no ``initial``, or an axis is
             out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.min([[1.0, 5.0], [3.0, 4.0]], axis=0)
@@ -472,7 +472,7 @@ def prod(
         A tensor of the dtype in which it was multiplied.
 
     Raises:
-        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        TypeError: ``x`` contains strings, or ``dtype`` is bool.
         ValueError: An axis is out of range.
 
     Example:
@@ -545,7 +545,7 @@ def all(
         A bool tensor.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
         ValueError: An axis is out of range.
 
     Example:
@@ -590,7 +590,7 @@ def any(
         A bool tensor.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
         ValueError: An axis is out of range.
 
     Example:
@@ -631,7 +631,7 @@ def count_nonzero(
         An int32 tensor.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
         ValueError: An axis is out of range.
 
     Example:

@@ -128,7 +128,7 @@ def negative(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is bool, or holds strings.
+        TypeError: ``x`` is bool, or contains strings.
 
     Example:
         >>> pg.negative([1.0, -2.0])
@@ -161,7 +161,7 @@ def positive(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.positive([1.0, -2.0])
@@ -193,7 +193,7 @@ def sign(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.sign([-2.0, 0.0, 3.0])
@@ -247,7 +247,7 @@ def abs(x: TensorLike, /) -> Tensor:
         complex64, float64 for complex128.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.abs([-1.5, 2.0])
@@ -288,7 +288,7 @@ def floor(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.floor([-1.5, 1.5])
@@ -324,7 +324,7 @@ def ceil(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.ceil([-1.5, 1.5])
@@ -362,7 +362,7 @@ def round(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.round([0.5, 1.5, 2.6])
@@ -411,7 +411,7 @@ def trunc(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.trunc([-1.5, 1.5])
@@ -449,7 +449,7 @@ def isfinite(x: TensorLike, /) -> Tensor:
         A bool tensor of the shape of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.isfinite([1.0, np.inf, np.nan])
@@ -489,7 +489,7 @@ def isinf(x: TensorLike, /) -> Tensor:
         A bool tensor of the shape of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.isinf([1.0, -np.inf, np.nan])
@@ -529,7 +529,7 @@ def isnan(x: TensorLike, /) -> Tensor:
         A bool tensor of the shape of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.isnan([1.0, np.inf, np.nan])
@@ -564,7 +564,7 @@ def square(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.square([-2.0, 3.0])
@@ -602,7 +602,7 @@ def sqrt(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.sqrt([0.0, 4.0, -1.0])
@@ -634,7 +634,7 @@ def rsqrt(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.rsqrt([0.25, 4.0])
@@ -672,7 +672,7 @@ def reciprocal(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.reciprocal([0.5, -4.0])
@@ -720,7 +720,7 @@ def exp(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.exp([0.0, 1.0])
@@ -753,7 +753,7 @@ def expm1(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.expm1(1e-7)
@@ -788,7 +788,7 @@ def exp2(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.exp2([-1.0, 3.0])
@@ -835,7 +835,7 @@ def log(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.log([1.0, 10.0])
@@ -867,7 +867,7 @@ def log1p(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.log1p(1e-7)
@@ -893,7 +893,7 @@ def log2(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.log2([1.0, 8.0])
@@ -916,7 +916,7 @@ def log10(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.log10([1.0, 1000.0])

@@ -38,7 +38,7 @@ def erf(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.erf([-1.0, 0.0, 1.0])
@@ -132,7 +132,7 @@ def erfc(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.erfc([-1.0, 0.0, 1.0])

@@ -49,7 +49,8 @@ def gcd(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument does not hold integers, or no dtype can represent both.
+        TypeError: An argument does not contain integers, or no dtype can represent
+            both.
 
     Example:
         >>> pg.gcd([12, -18, 0], [20, 12, 5])
@@ -97,7 +98,8 @@ def lcm(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument does not hold integers, or no dtype can represent both.
+        TypeError: An argument does not contain integers, or no dtype can represent
+            both.
 
     Example:
         >>> pg.lcm([4, -6, 0], [6, 4, 5])

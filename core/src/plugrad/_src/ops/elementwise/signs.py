@@ -46,7 +46,7 @@ def signbit(x: TensorLike, /) -> Tensor:
         result of an operation is undefined, and may differ between backends.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.signbit([-2.0, -0.0, 0.0])
@@ -97,7 +97,7 @@ def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
         A floating tensor of the broadcast shape; integers give float32.
 
     Raises:
-        TypeError: A tensor is complex, or holds strings.
+        TypeError: A tensor is complex, or contains strings.
         ValueError: The shapes do not broadcast.
 
     Example:
@@ -141,7 +141,7 @@ def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:
         A floating tensor of the broadcast shape; integers give float32.
 
     Raises:
-        TypeError: A tensor is complex, or holds strings.
+        TypeError: A tensor is complex, or contains strings.
         ValueError: The shapes do not broadcast.
 
     Example:

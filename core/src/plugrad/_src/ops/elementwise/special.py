@@ -48,7 +48,7 @@ def xlogy(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.xlogy([0.0, 2.0], [0.0, 3.0])
@@ -79,7 +79,7 @@ def xlog1py(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.xlog1py([0.0, 2.0], [-1.0, 1.0])
@@ -165,7 +165,7 @@ def erfinv(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.erfinv([-0.5, 0.0, 1.0])
@@ -224,7 +224,7 @@ def lgamma(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.lgamma([0.5, 3.0, -1.0])
@@ -307,7 +307,7 @@ def digamma(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.digamma([1.0, 2.0, 0.0])
@@ -398,7 +398,7 @@ def polygamma(x: TensorLike, /, n: int, **unknown: Unpack[Nothing]) -> Tensor:
 
     Raises:
         ValueError: ``n`` is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.polygamma([1.0, 2.0], 1)

@@ -193,7 +193,7 @@ def sin(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.sin([0.0, 1.0])
@@ -224,7 +224,7 @@ def cos(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.cos([0.0, 1.0])
@@ -258,7 +258,7 @@ def tan(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.tan([0.0, 1.0])
@@ -301,7 +301,7 @@ def asin(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.asin([0.0, 0.5, 1.0])
@@ -349,7 +349,7 @@ def acos(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.acos([-1.0, 0.5, 1.0])
@@ -388,7 +388,7 @@ def atan(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.atan([0.0, 1.0, np.inf])
@@ -463,7 +463,7 @@ def sinh(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.sinh([0.0, 1.0])
@@ -503,7 +503,7 @@ def cosh(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.cosh([0.0, 1.0])
@@ -545,7 +545,7 @@ def tanh(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.tanh([-np.inf, 0.0, 1.0])
@@ -613,7 +613,7 @@ def asinh(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.asinh([0.0, 1.0])
@@ -665,7 +665,7 @@ def acosh(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.acosh([1.0, 2.0])
@@ -716,7 +716,7 @@ def atanh(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.atanh([0.0, 0.5, 1.0])

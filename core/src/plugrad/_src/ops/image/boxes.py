@@ -127,7 +127,7 @@ def non_max_suppression(
     Raises:
         ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
             is out of range.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.8], [0.0, 5.0, 2.0, 7.0]]
@@ -180,7 +180,7 @@ def non_max_suppression_with_score(
     Raises:
         ValueError: Shapes do not fit, ``max_output_size`` or sigma is negative, or a
             threshold is out of range.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 1.0, 2.0, 3.0]]
@@ -238,7 +238,7 @@ def non_max_suppression_padded(
     Raises:
         ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
             is out of range.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 5.0, 2.0, 7.0]]

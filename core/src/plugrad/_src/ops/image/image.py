@@ -429,7 +429,7 @@ def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The last axis does not have size 3, or is the only one.
-        TypeError: ``image`` is complex or holds strings.
+        TypeError: ``image`` is complex or contains strings.
 
     Example:
         >>> pg.image.rgb_to_grayscale([[255, 0, 0], [0, 255, 0]]).tolist()
@@ -478,7 +478,7 @@ def threshold(
     Raises:
         ValueError: The shape does not fit, the method is unknown, or ``thresh_value``
             is not from 0 to 1.
-        TypeError: ``image`` is complex or holds strings.
+        TypeError: ``image`` is complex or contains strings.
 
     Example:
         >>> pg.image.threshold([[[10], [100], [200]]]).tolist()

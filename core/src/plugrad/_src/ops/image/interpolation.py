@@ -82,7 +82,7 @@ def resize_bicubic(
     Raises:
         ValueError: A shape or size does not fit, both options are given, or
             ``coefficient`` is not finite.
-        TypeError: ``images`` are complex, or hold strings.
+        TypeError: ``images`` are complex, or contain strings.
 
     Example:
         >>> x = pg.reshape([0.0, 1.0, 2.0, 3.0], (2, 2, 1))
@@ -147,7 +147,7 @@ def grid_sample(
 
     Raises:
         ValueError: Shapes or attributes do not fit.
-        TypeError: ``images`` or ``grid`` are complex, or hold strings.
+        TypeError: ``images`` or ``grid`` are complex, or contain strings.
 
     Example:
         >>> x = pg.reshape(pg.arange(4.0), (1, 2, 2, 1))

@@ -163,7 +163,7 @@ def resize_bilinear(
 
     Raises:
         ValueError: A shape or size does not fit, or both options are given.
-        TypeError: ``images`` are complex, or hold strings.
+        TypeError: ``images`` are complex, or contain strings.
 
     Example:
         >>> x = pg.reshape([0.0, 1.0, 2.0, 3.0], (2, 2, 1))
@@ -360,7 +360,7 @@ def crop_and_resize(
         IndexError: An index in ``box_ind`` is out of range.
         ValueError: Shapes or attributes do not fit.
         TypeError: ``image`` or ``boxes`` are complex or strings, or ``box_ind`` does
-            not hold integers.
+            not contain integers.
 
     Example:
         >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))

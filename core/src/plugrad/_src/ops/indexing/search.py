@@ -97,7 +97,7 @@ def searchsorted(
 
     Raises:
         ValueError: The shapes do not fit, or ``side`` is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.searchsorted([1.0, 3.0, 5.0], [0.0, 3.0, 9.0])
@@ -177,7 +177,7 @@ def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not fit.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.lower_bound([1.0, 3.0, 3.0, 5.0], [0.0, 3.0])
@@ -218,7 +218,7 @@ def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not fit.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.upper_bound([1.0, 3.0, 3.0, 5.0], [0.0, 3.0])
@@ -250,7 +250,7 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
         A bool tensor of the shape of ``x1``.
 
     Raises:
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.isin([1, 2, 3, 4], [2, 4])
@@ -523,7 +523,7 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
 
     Raises:
         ValueError: ``x`` or ``y`` does not have one axis.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> values, indices = pg.setdiff1d([1, 2, 3, 4], [2, 4])

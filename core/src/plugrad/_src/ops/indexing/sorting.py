@@ -66,7 +66,7 @@ def top_k(
 
     Raises:
         ValueError: ``k`` is negative, or exceeds the size of the last axis.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> values, indices = pg.top_k([3.0, 1.0, 4.0, 2.0], 2)
@@ -189,7 +189,7 @@ def sort(
 
     Raises:
         ValueError: ``axis`` is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.sort([3.0, 1.0, 2.0])
@@ -233,7 +233,7 @@ def argsort(
 
     Raises:
         ValueError: ``axis`` is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.argsort([3.0, 1.0, 2.0])
@@ -302,7 +302,7 @@ def median(
 
     Raises:
         ValueError: There are no elements, or an axis is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.median([1.0, 2.0, 4.0, 10.0])
@@ -346,7 +346,7 @@ def quantile(
     Raises:
         ValueError: ``q`` is not from 0 to 1, there are no elements, or an axis is out
             of range.
-        TypeError: ``q`` does not hold real numbers, or ``x`` is complex or holds
+        TypeError: ``q`` does not contain real numbers, or ``x`` is complex or contains
             strings.
 
     Example:

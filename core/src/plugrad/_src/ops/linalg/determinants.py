@@ -64,7 +64,7 @@ def det(x: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The matrices are not square.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.det([[3.0, 1.0], [4.0, 2.0]]).item()
@@ -179,7 +179,7 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
 
     Raises:
         ValueError: The matrices are not square.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> sign, logabsdet = pg.linalg.slogdet([[0.0, 2.0], [1.0, 0.0]])

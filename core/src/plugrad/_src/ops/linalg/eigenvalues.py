@@ -71,8 +71,8 @@ def eig(x: TensorLike, /) -> EigResult:
 
     Raises:
         ValueError: The matrices are not square.
-        TypeError: ``x`` is float16 or holds strings, or the backend lacks the complex
-            dtype.
+        TypeError: ``x`` is float16 or contains strings, or the backend lacks the
+            complex dtype.
 
     Example:
         >>> w, v = pg.linalg.eig([[0.0, -1.0], [1.0, 0.0]])
@@ -139,8 +139,8 @@ def eigvals(x: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The matrices are not square.
-        TypeError: ``x`` is float16 or holds strings, or the backend lacks the complex
-            dtype.
+        TypeError: ``x`` is float16 or contains strings, or the backend lacks the
+            complex dtype.
 
     Example:
         >>> pg.linalg.eigvals([[2.0, -1.0], [1.0, 2.0]])

@@ -160,7 +160,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     Raises:
         ValueError: The equation is malformed, or does not fit the operands.
         TypeError: The first argument is not a str, there is no operand, or operands
-            hold strings.
+            contain strings.
 
     Example:
         >>> a = [[1.0, 2.0], [3.0, 4.0]]

@@ -78,7 +78,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
 
     Raises:
         ValueError: The matrices are not square, or singular and ``n`` is negative.
-        TypeError: ``n`` is not an integer, ``x`` holds strings, or it is float16 and
+        TypeError: ``n`` is not an integer, ``x`` contains strings, or it is float16 and
             ``n`` is negative.
 
     Example:
@@ -137,7 +137,7 @@ def vector_norm(
     Raises:
         ValueError: ``ord`` is NaN, it is -inf and there are no elements, or the axis is
             out of range.
-        TypeError: ``x`` holds strings, or ``ord`` is not a real number.
+        TypeError: ``x`` contains strings, or ``ord`` is not a real number.
 
     Example:
         >>> pg.linalg.vector_norm([[3.0, 4.0], [6.0, 8.0]], axis=1)
@@ -230,7 +230,8 @@ def matrix_norm(
     Raises:
         ValueError: ``ord`` is unknown, ``x`` has fewer than two axes, or there is no
             smallest value because a matrix is empty.
-        TypeError: ``x`` holds strings, or is float16 and ``ord`` needs singular values.
+        TypeError: ``x`` contains strings, or is float16 and ``ord`` needs singular
+            values.
 
     Example:
         >>> x = [[3.0, 0.0], [4.0, 0.0]]
@@ -285,7 +286,7 @@ def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
     Raises:
         ValueError: The matrix is singular and ``ord`` is not 2 or -2, it is empty, or
             ``ord`` is unknown.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.cond([[4.0, 0.0], [0.0, 0.5]], ord=1).item()

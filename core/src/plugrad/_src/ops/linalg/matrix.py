@@ -113,7 +113,7 @@ def diag(x: TensorLike, /) -> Tensor:
         A tensor of the shape ``x.shape + x.shape`` and the dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.diag([1, 2])
@@ -174,7 +174,7 @@ def band_part(
     Raises:
         ValueError: A number exceeds the size of the matrix, or ``x`` has fewer than two
             axes.
-        TypeError: ``x`` holds strings, or a number is not an integer.
+        TypeError: ``x`` contains strings, or a number is not an integer.
 
     Example:
         >>> pg.linalg.band_part([[1, 2, 3], [4, 5, 6], [7, 8, 9]], 1, 0)
@@ -270,7 +270,7 @@ def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: A matrix is singular, or shapes do not fit.
-        TypeError: An argument is float16 or holds strings.
+        TypeError: An argument is float16 or contains strings.
 
     Example:
         >>> pg.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0])
@@ -337,7 +337,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
 
     Raises:
         ValueError: There is a zero on the diagonal of ``a``, or shapes do not fit.
-        TypeError: An argument is float16 or holds strings.
+        TypeError: An argument is float16 or contains strings.
 
     Example:
         >>> pg.linalg.triangular_solve([[2.0, 0.0], [1.0, 4.0]], [2.0, 9.0])
@@ -400,7 +400,7 @@ def inv(x: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: A matrix is singular or not square.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.inv([[2.0, 0.0], [0.0, 4.0]])
