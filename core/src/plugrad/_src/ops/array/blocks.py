@@ -84,7 +84,7 @@ def depth_to_space(
         data_format: "NHWC" or "NCHW", for ``x`` and for the result.
 
     Returns:
-        A tensor ``[batch, b·height, b·width, c]`` of the dtype of ``x``.
+        A tensor ``[batch, b·height, b·width, c]`` with the dtype of ``x``.
 
     Raises:
         ValueError: ``x`` does not have rank 4, ``block_size`` is less than 2, or its
@@ -177,7 +177,7 @@ def space_to_batch_nd(
 
     Returns:
         A tensor ``[batch · prod(block_shape), *(padded space / block_shape), *rest]``
-        of the dtype of ``x``.
+        with the dtype of ``x``.
 
     Raises:
         ValueError: A block size does not divide the padded size, or shapes do not fit.
@@ -272,7 +272,7 @@ def batch_to_space_nd(
 
     Returns:
         A tensor ``[batch / prod(block_shape), *(space · block_shape - crops), *rest]``
-        of the dtype of ``x``.
+        with the dtype of ``x``.
 
     Raises:
         ValueError: The number of elements of a block does not divide the batch, the

@@ -90,7 +90,7 @@ def gather(
             ``axis``. A negative number is added to the rank of ``indices``.
 
     Returns:
-        A tensor of the dtype of ``x`` and of the shape
+        A tensor with the dtype of ``x`` and the shape
         ``x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:]``.
 
     Raises:
@@ -308,7 +308,7 @@ def take(
         axis: The axis of ``x``; may be None if it has only one.
 
     Returns:
-        A tensor of the dtype of ``x`` and of the shape
+        A tensor with the dtype of ``x`` and the shape
         ``x.shape[:axis] + indices.shape + x.shape[axis + 1:]``.
 
     Raises:
@@ -350,7 +350,8 @@ def take_along_axis(
         axis: The axis.
 
     Returns:
-        A tensor of the dtype of ``x``. Its size along ``axis`` is that of ``indices``.
+        A tensor with the dtype of ``x``. Its size along ``axis`` is that of
+        ``indices``.
 
     Raises:
         IndexError: An index is out of range.
@@ -431,7 +432,7 @@ def unsorted_segment_sum(
         num_segments: The number of sums.
 
     Returns:
-        A tensor ``[num_segments, ...]`` of the dtype of ``x``; int32 for bool.
+        A tensor ``[num_segments, ...]`` with the dtype of ``x``; int32 for bool.
 
     Raises:
         TypeError: The ids are not integers, or ``x`` contains strings.
@@ -521,7 +522,7 @@ def one_hot(
         dtype: The dtype of the result.
 
     Returns:
-        A tensor of the shape of ``indices`` with the new axis, of ``dtype``.
+        A tensor of ``dtype``, with the shape of ``indices`` and the new axis.
 
     Raises:
         TypeError: The indices are not integers, or the kind of a value does not match

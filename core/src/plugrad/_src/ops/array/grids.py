@@ -153,7 +153,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
             negative ones below it.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
@@ -181,7 +181,7 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
             negative ones below it.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         ValueError: ``x`` has fewer than two axes.

@@ -42,7 +42,7 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
         destination: Their positions in the result, one for each axis.
 
     Returns:
-        A tensor of the dtype of ``x``.
+        A tensor with the dtype of ``x``.
 
     Raises:
         ValueError: The numbers of axes differ, or an axis is named twice or out of
@@ -85,7 +85,7 @@ def roll(
         axis: An int or a sequence of ints; None shifts the elements in row-major order.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         ValueError: The numbers of shifts and axes differ, or an axis is out of range.
@@ -136,7 +136,7 @@ def repeat(
         axis: The axis along which to repeat; None flattens ``x`` first.
 
     Returns:
-        A tensor of the dtype of ``x``.
+        A tensor with the dtype of ``x``.
 
     Raises:
         ValueError: ``repeats`` contains a negative number, or the number of its

@@ -140,7 +140,7 @@ def slice(
             all remaining elements.
 
     Returns:
-        A tensor of the dtype of ``x``.
+        A tensor with the dtype of ``x``.
 
     Raises:
         ValueError: The block is not inside ``x``, or ``begin`` or ``size`` is too long.
@@ -253,7 +253,7 @@ def pad(
             ``bytes`` for a tensor of strings.
 
     Returns:
-        A larger tensor of the dtype of ``x``.
+        A larger tensor with the dtype of ``x``.
 
     Raises:
         ValueError: There is not one pair for each axis, a number is negative, or an

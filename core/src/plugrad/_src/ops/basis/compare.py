@@ -559,7 +559,7 @@ def logical_not(x: TensorLike, /) -> Tensor:
         x: A tensor of bool or numbers.
 
     Returns:
-        A bool tensor of the shape of ``x``.
+        A bool tensor with the shape of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -725,7 +725,7 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
         x: A tensor of integers or bool.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` is neither integer nor bool.

@@ -122,7 +122,7 @@ def real(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers or bool.
 
     Returns:
-        A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
+        A tensor with the shape of ``x``: float32 for complex64, float64 for complex128.
         Other dtypes do not change.
 
     Raises:
@@ -163,8 +163,8 @@ def imag(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers or bool.
 
     Returns:
-        A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
-        For other dtypes, zeros of the dtype of ``x``.
+        A tensor with the shape of ``x``: float32 for complex64, float64 for complex128.
+        For other dtypes, zeros with the dtype of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -191,7 +191,7 @@ def conj(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers or bool.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -226,7 +226,7 @@ def angle(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers or bool.
 
     Returns:
-        A tensor of the shape of ``x``. Complex numbers give the dtype of their parts,
+        A tensor with the shape of ``x``. Complex numbers give the dtype of their parts,
         integers and bool give float32, and floating numbers keep their dtype.
 
     Raises:

@@ -91,24 +91,24 @@ def astype(
 ) -> Tensor:
     """Return the elements of ``x`` converted to ``dtype``.
 
-    Integer dtypes: floating numbers are truncated towards zero, numbers that are then
-    out of range wrap (modulo ``2^bits``), and NaN and infinities give 0. This is the
-    same on every backend. Floating dtypes: elements are rounded to the nearest, and
-    those that are too large become infinite. bool: everything but zero is True. Complex
-    numbers lose their imaginary part when they become real.
+    Integer dtypes: floating-point numbers are truncated towards zero, out-of-range
+    results wrap (modulo ``2^bits``), and NaN and infinities give 0. This is the same on
+    every backend. Floating dtypes: elements are rounded to nearest, and elements that
+    are too large become infinite. bool: everything but zero is True. Complex numbers
+    lose their imaginary part if ``dtype`` is real.
 
     Args:
         x: A tensor of numbers or bool.
-        dtype: A dtype of plugrad or NumPy, or its name.
-        copy: False returns ``x`` itself if it has the dtype.
+        dtype: A plugrad or NumPy dtype, or its name.
+        copy: False returns ``x`` itself if it already has the dtype.
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A new tensor of the shape of ``x``.
+        A new tensor with the shape of ``x``.
 
     Raises:
-        TypeError: The dtype is unknown, the backend lacks it, or one of the two dtypes
-            is that of strings.
+        TypeError: The dtype is unknown, the backend lacks it, or exactly one of the two
+            dtypes is ``string``.
 
     Example:
         >>> pg.astype([1.9, -1.9, float("nan")], "int32")
@@ -140,7 +140,7 @@ gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
 
 
 def _bitcast_spec(x: Spec, *, dtype: DType) -> Spec:
-    """Return the spec of ``bitcast``; the last axis counts the parts of an element."""
+    """Return the spec of ``bitcast``, whose last axis splits or joins elements."""
     for one in (x.dtype, dtype):
         if one.kind not in "iufc":
             rule = f"{named(one)} is not a dtype of numbers; cast with astype"
@@ -169,23 +169,23 @@ BITCAST = Kernel(
 def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
     """Return the bits of ``x`` as elements of ``dtype``; no value is converted.
 
-    If an element of ``dtype`` is narrower, the result has a new last axis for the parts
-    of each element. If it is wider, the last axis of ``x`` must hold the parts of each
-    element, and is removed. The parts are in the order of memory, which begins with the
-    least significant part on x86, arm64 and WebAssembly.
+    If an element of ``dtype`` is narrower, each element of ``x`` is split along a new
+    last axis. If it is wider, the elements along the last axis of ``x`` are joined into
+    one, and the axis is removed. The order is that of memory, which begins with the
+    least significant bytes on x86, arm64 and WebAssembly.
 
     Args:
         x: A tensor of numbers.
         dtype: The numeric dtype to interpret the bits as.
 
     Returns:
-        A tensor of ``dtype``, and of the shape of ``x`` if both dtypes have the same
+        A tensor of ``dtype``; it has the shape of ``x`` if both dtypes have the same
         width. The op has no gradient; pass ``stop_gradient(x)`` to use it in a function
         that is differentiated.
 
     Raises:
-        ValueError: ``dtype`` is wider, and the last axis does not fit.
-        TypeError: One of the dtypes is bool or that of strings, or the backend lacks
+        ValueError: ``dtype`` is wider, and the last axis of ``x`` has the wrong size.
+        TypeError: One of the dtypes is bool or ``string``, or the backend lacks
             ``dtype``.
 
     Example:
@@ -221,7 +221,7 @@ def identity(x: TensorLike, /) -> Tensor:
         x: A tensor of any dtype.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Example:
         >>> pg.identity([1.0, 2.0])
@@ -256,7 +256,7 @@ def _check_fits(op: str, value: complex, dtype: DType) -> None:
 
 
 def is_scalar(given: object) -> TypeGuard[Tensor | Variable]:
-    """Return whether ``given`` is a tensor without axes."""
+    """Return whether ``given`` is a scalar tensor or variable."""
     return isinstance(given, Tensor | Variable) and given.shape == ()
 
 
@@ -289,19 +289,19 @@ def full(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor of a shape in which every element is ``fill_value``.
+    """Return a tensor of ``shape`` in which every element is ``fill_value``.
 
     Args:
         shape: The shape; 3 is short for (3,).
-        fill_value: A number, str or bytes; or a tensor without axes, which is cast and
-            repeated with its gradient.
+        fill_value: A number, str or bytes; or a scalar tensor, which is cast and
+            broadcast with its gradient.
         dtype: The dtype. None chooses float32, int32, bool, complex64 or string by the
             type of the value, or the dtype of a tensor. An integer dtype truncates a
-            floating value.
+            floating-point value.
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of ``shape`` and the dtype.
+        A tensor with the given shape and dtype.
 
     Raises:
         ValueError: A size is negative.
@@ -340,7 +340,7 @@ def full(
 
 
 def _repeat_scalar(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Tensor:
-    """Repeat a tensor without axes, by ops that have a gradient."""
+    """Broadcast a scalar tensor with ops that have a gradient."""
     own = fill_value.dtype
     wanted = own if dtype is None else canonical(dtype)
     if own.kind == "c" and wanted.kind in "iuf":
@@ -364,7 +364,7 @@ def zeros(
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of ``shape`` and the dtype.
+        A tensor with the given shape and dtype.
 
     Raises:
         ValueError: A size is negative.
@@ -406,7 +406,7 @@ def ones(
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of ``shape`` and the dtype.
+        A tensor with the given shape and dtype.
 
     Raises:
         ValueError: A size is negative.
@@ -445,7 +445,7 @@ def shape_of(op: str, shape: Ints, more: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _numeric(op: str, dtype: Any) -> DType:
-    """Return a dtype of numbers or bool; raise for the dtype ``string``."""
+    """Return ``dtype`` in canonical form; raise if it is ``string``."""
     wanted = canonical(dtype)
     if wanted is STRING:
         raise TypeError(f"{op}: dtype must not be string; use full with str or bytes")
@@ -471,7 +471,7 @@ def zeros_like(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor of zeros of the shape of ``x``.
+    """Return a tensor of zeros shaped like ``x``.
 
     Args:
         x: A tensor; only its shape and dtype matter.
@@ -479,7 +479,7 @@ def zeros_like(
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of the shape of ``x`` and the dtype.
+        A tensor with the shape of ``x`` and the chosen dtype.
 
     Raises:
         TypeError: The dtype is ``string``, or the backend lacks it.
@@ -521,7 +521,7 @@ def ones_like(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor of ones of the shape of ``x``.
+    """Return a tensor of ones shaped like ``x``.
 
     Args:
         x: A tensor; only its shape and dtype matter.
@@ -529,7 +529,7 @@ def ones_like(
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of the shape of ``x`` and the dtype.
+        A tensor with the shape of ``x`` and the chosen dtype.
 
     Raises:
         TypeError: The dtype is ``string``, or the backend lacks it.
@@ -562,7 +562,7 @@ def empty(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor of zeros, whose elements you are going to replace.
+    """Return a tensor whose elements are to be replaced; until then they are zeros.
 
     Args:
         shape: The shape; 3 is short for (3,).
@@ -571,7 +571,7 @@ def empty(
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of ``shape`` and the dtype.
+        A tensor with the given shape and dtype.
 
     Raises:
         ValueError: A size is negative.
@@ -599,7 +599,7 @@ def empty_like(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor of zeros like ``x``, whose elements you are going to replace.
+    """Return a tensor shaped like ``x`` whose elements, now zeros, are to be replaced.
 
     Args:
         x: A tensor; only its shape and dtype matter.
@@ -607,7 +607,7 @@ def empty_like(
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of the shape of ``x`` and the dtype.
+        A tensor with the shape of ``x`` and the chosen dtype.
 
     Raises:
         TypeError: The dtype is ``string``, or the backend lacks it.
@@ -634,16 +634,16 @@ def full_like(
     device: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a tensor of the shape of ``x`` in which every element is ``fill_value``.
+    """Return a tensor shaped like ``x`` in which every element is ``fill_value``.
 
     Args:
         x: A tensor of any dtype; only its shape and dtype matter.
-        fill_value: A number, str or bytes; or a tensor without axes.
+        fill_value: A number, str or bytes; or a scalar tensor.
         dtype: The dtype; by default that of ``x``.
         device: The backend on which the tensor is made; by default the active one.
 
     Returns:
-        A tensor of the shape of ``x`` and the dtype.
+        A tensor with the shape of ``x`` and the chosen dtype.
 
     Raises:
         TypeError: The kind of the value does not match the dtype, or the backend lacks

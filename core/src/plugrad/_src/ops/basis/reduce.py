@@ -203,7 +203,7 @@ def mean(
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
-        A tensor of the dtype of ``x``; float32 for integers and bool.
+        A tensor with the dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -318,7 +318,7 @@ def max(
             element, and is the result where there are no elements.
 
     Returns:
-        A tensor of the dtype of ``x``.
+        A tensor with the dtype of ``x``.
 
     Raises:
         ValueError: There are no elements to reduce and no ``initial``, or an axis is
@@ -397,7 +397,7 @@ def min(
         initial: A number that counts as one more element, as for ``max``.
 
     Returns:
-        A tensor of the dtype of ``x``.
+        A tensor with the dtype of ``x``.
 
     Raises:
         ValueError: There are no elements to reduce and no ``initial``, or an axis is

@@ -291,7 +291,7 @@ def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
             ones.
 
     Returns:
-        A tensor of the dtype of ``x`` whose sizes are those of ``x`` times
+        A tensor with the dtype of ``x`` whose sizes are those of ``x`` times
         ``repetitions``.
 
     Raises:
@@ -494,7 +494,7 @@ def split(
         axis: The axis to cut.
 
     Returns:
-        A list of tensors of the dtype of ``x``.
+        A list of tensors with the dtype of ``x``.
 
     Raises:
         ValueError: The size of the axis is not divisible by the number of pieces, or
@@ -550,7 +550,7 @@ def unstack(
         axis: The axis along which to take slices.
 
     Returns:
-        A tuple of tensors of the dtype of ``x``, as many as the size of ``axis``.
+        A tuple of tensors with the dtype of ``x``, as many as the size of ``axis``.
 
     Raises:
         ValueError: ``axis`` is out of range.
@@ -601,7 +601,7 @@ def permute_dims(
         axes: All axes of ``x``, each once; negative ones count from the end.
 
     Returns:
-        A tensor of the dtype of ``x``.
+        A tensor with the dtype of ``x``.
 
     Raises:
         ValueError: ``axes`` does not name each axis once.
@@ -655,7 +655,7 @@ def flip(
         axis: The axes to reverse: an int, several, or None for all.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         ValueError: An axis is out of range.

@@ -125,7 +125,7 @@ def negative(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers; for bool use ``logical_not``.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` is bool, or contains strings.
@@ -158,7 +158,7 @@ def positive(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -190,7 +190,7 @@ def sign(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -243,8 +243,8 @@ def abs(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; real for complex numbers: float32 for
-        complex64, float64 for complex128.
+        A tensor with the shape and dtype of ``x``; real for complex numbers: float32
+        for complex64, float64 for complex128.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -285,7 +285,7 @@ def floor(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.
@@ -321,7 +321,7 @@ def ceil(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.
@@ -359,7 +359,7 @@ def round(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -408,7 +408,7 @@ def trunc(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.
@@ -446,7 +446,7 @@ def isfinite(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A bool tensor of the shape of ``x``.
+        A bool tensor with the shape of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -486,7 +486,7 @@ def isinf(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A bool tensor of the shape of ``x``.
+        A bool tensor with the shape of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -526,7 +526,7 @@ def isnan(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A bool tensor of the shape of ``x``.
+        A bool tensor with the shape of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -561,7 +561,7 @@ def square(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -599,7 +599,7 @@ def sqrt(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -631,7 +631,7 @@ def rsqrt(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -669,7 +669,7 @@ def reciprocal(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -717,7 +717,7 @@ def exp(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -750,7 +750,7 @@ def expm1(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -785,7 +785,7 @@ def exp2(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -832,7 +832,7 @@ def log(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -864,7 +864,7 @@ def log1p(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -890,7 +890,7 @@ def log2(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -913,7 +913,7 @@ def log10(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.

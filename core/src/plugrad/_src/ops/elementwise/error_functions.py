@@ -35,7 +35,7 @@ def erf(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.
@@ -129,7 +129,7 @@ def erfc(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.

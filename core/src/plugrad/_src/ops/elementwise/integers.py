@@ -133,8 +133,8 @@ def unravel_index(
         shape: The shape of the array; 3 is short for (3,).
 
     Returns:
-        A tuple of tensors of the shape of ``indices``, one for each axis; int32, or
-        int64 where the integers need it.
+        A tuple of tensors with the shape of ``indices``, one for each axis; int32, or
+        int64 if the indices need it.
 
     Raises:
         ValueError: An index is negative or too large, or a size is negative.

@@ -42,7 +42,7 @@ def signbit(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A bool tensor of the shape of ``x``. NaN also has a sign bit; its value in the
+        A bool tensor with the shape of ``x``. NaN also has a sign bit; its value in the
         result of an operation is undefined, and may differ between backends.
 
     Raises:

@@ -162,7 +162,7 @@ def erfinv(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers from -1 to 1.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.
@@ -221,7 +221,7 @@ def lgamma(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.
@@ -304,7 +304,7 @@ def digamma(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` is complex, or contains strings.
@@ -394,7 +394,7 @@ def polygamma(x: TensorLike, /, n: int, **unknown: Unpack[Nothing]) -> Tensor:
         n: The order, from 0 to 30.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: ``n`` is out of range.

@@ -190,7 +190,7 @@ def sin(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -221,7 +221,7 @@ def cos(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -255,7 +255,7 @@ def tan(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -298,7 +298,7 @@ def asin(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -346,7 +346,7 @@ def acos(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -385,7 +385,7 @@ def atan(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -460,7 +460,7 @@ def sinh(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -500,7 +500,7 @@ def cosh(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -542,7 +542,7 @@ def tanh(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -610,7 +610,7 @@ def asinh(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -662,7 +662,7 @@ def acosh(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -713,7 +713,7 @@ def atanh(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         TypeError: ``x`` contains strings.

@@ -225,7 +225,7 @@ def flip_left_right(image: TensorLike, /) -> Tensor:
         image: ``[..., height, width, channels]`` of any dtype.
 
     Returns:
-        A tensor of the shape and dtype of ``image``.
+        A tensor with the shape and dtype of ``image``.
 
     Raises:
         ValueError: ``image`` has fewer than three axes.
@@ -252,7 +252,7 @@ def flip_up_down(image: TensorLike, /) -> Tensor:
         image: ``[..., height, width, channels]`` of any dtype.
 
     Returns:
-        A tensor of the shape and dtype of ``image``.
+        A tensor with the shape and dtype of ``image``.
 
     Raises:
         ValueError: ``image`` has fewer than three axes.
@@ -353,7 +353,7 @@ def rotate_with_offset(
             the pixel in column ``x · width`` and row ``y · height``, counted from 0.
 
     Returns:
-        A tensor of the shape and dtype of ``image``.
+        A tensor with the shape and dtype of ``image``.
 
     Raises:
         ValueError: The rank is not 4, the angle or the center is not finite, or
@@ -399,7 +399,7 @@ def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
         image: ``[..., 1]`` of any dtype with at least two axes.
 
     Returns:
-        A tensor ``[..., 3]`` of the dtype of ``image``.
+        A tensor ``[..., 3]`` with the dtype of ``image``.
 
     Raises:
         ValueError: The last axis does not have size 1, or is the only one.
@@ -425,7 +425,7 @@ def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
         image: ``[..., 3]`` of real numbers with at least two axes.
 
     Returns:
-        A tensor ``[..., 1]`` of the dtype of ``image``.
+        A tensor ``[..., 1]`` with the dtype of ``image``.
 
     Raises:
         ValueError: The last axis does not have size 3, or is the only one.

@@ -76,7 +76,7 @@ def resize_bicubic(
         coefficient: The parameter of Keys' cubic: -0.75 in PyTorch, -0.5 in TensorFlow.
 
     Returns:
-        ``[batch, *size, channels]``, of the dtype of ``images``; float32 for integers
+        ``[batch, *size, channels]``, with the dtype of ``images``; float32 for integers
         and bool.
 
     Raises:
@@ -141,9 +141,9 @@ def grid_sample(
             if False, they are the outer edges of these pixels.
 
     Returns:
-        ``[batch, ..., channels]``, of the dtype of ``images``; float32 for integers and
-        bool. It has gradients with respect to ``images`` and, except for ``"nearest"``,
-        ``grid``.
+        ``[batch, ..., channels]``, with the dtype of ``images``; float32 for integers
+        and bool. It has gradients with respect to ``images`` and, except for
+        ``"nearest"``, ``grid``.
 
     Raises:
         ValueError: Shapes or attributes do not fit.

@@ -158,7 +158,7 @@ def resize_bilinear(
             at ``i · old / new``.
 
     Returns:
-        ``[batch, *size, channels]``, of the dtype of ``images``; float32 for integers
+        ``[batch, *size, channels]``, with the dtype of ``images``; float32 for integers
         and bool.
 
     Raises:
@@ -207,7 +207,7 @@ def resize_nearest_neighbor(
             ``resize_bilinear``.
 
     Returns:
-        ``[batch, *size, channels]``, of the dtype of ``images``.
+        ``[batch, *size, channels]``, with the dtype of ``images``.
 
     Raises:
         ValueError: A shape or size does not fit, or both options are given.
@@ -352,7 +352,7 @@ def crop_and_resize(
         extrapolation_value: The value outside the image.
 
     Returns:
-        ``[count, *crop_size, channels]``, of the dtype of ``image``; float32 for
+        ``[count, *crop_size, channels]``, with the dtype of ``image``; float32 for
         integers and bool. It has a gradient with respect to ``image`` and, for
         ``"bilinear"``, ``boxes``.
 
@@ -493,7 +493,7 @@ def transform(
         output_shape: Height and width of the result; by default those of the image.
 
     Returns:
-        ``[batch, *output_shape, channels]``, of the dtype of ``image``; float32 for
+        ``[batch, *output_shape, channels]``, with the dtype of ``image``; float32 for
         integers and bool. It has a gradient with respect to ``image`` and, for
         ``"bilinear"``, ``transforms``.
 

@@ -113,7 +113,7 @@ def strided_slice(
             remove the axis.
 
     Returns:
-        A tensor of the dtype of ``x``.
+        A tensor with the dtype of ``x``.
 
     Raises:
         ValueError: ``begin``, ``end`` and ``strides`` differ in length, or a stride is

@@ -69,7 +69,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
         indices: ``[..., k]``, integers, where k is at most the rank of ``x``.
 
     Returns:
-        ``[..., *x.shape[k:]]``, of the dtype of ``x``.
+        ``[..., *x.shape[k:]]``, with the dtype of ``x``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -286,7 +286,7 @@ def tensor_scatter_update(
             like the methods of ``x.at[indices]`` in JAX.
 
     Returns:
-        A tensor of the shape of ``x`` and the promoted dtype of ``x`` and ``updates``.
+        A tensor with the shape of ``x`` and the promoted dtype of both arguments.
 
     Raises:
         ValueError: The shapes do not fit.

@@ -93,7 +93,7 @@ def searchsorted(
             sorted.
 
     Returns:
-        An int32 tensor of the shape of ``x2``.
+        An int32 tensor with the shape of ``x2``.
 
     Raises:
         ValueError: The shapes do not fit, or ``side`` is unknown.
@@ -173,7 +173,7 @@ def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         x2: The values to find: any shape if ``x1`` has one axis, else ``[..., m]``.
 
     Returns:
-        An int32 tensor of the shape of ``x2``.
+        An int32 tensor with the shape of ``x2``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -214,7 +214,7 @@ def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         x2: The values to find: any shape if ``x1`` has one axis, else ``[..., m]``.
 
     Returns:
-        An int32 tensor of the shape of ``x2``.
+        An int32 tensor with the shape of ``x2``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -247,7 +247,7 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
         invert: Whether to return which elements are *not* in ``x2``.
 
     Returns:
-        A bool tensor of the shape of ``x1``.
+        A bool tensor with the shape of ``x1``.
 
     Raises:
         TypeError: An argument is complex or contains strings.
@@ -335,7 +335,7 @@ def unique_values(
             the order of their first appearance.
 
     Returns:
-        A tensor of the dtype of ``x``; it has one axis unless ``axis`` is given.
+        A tensor with the dtype of ``x``; it has one axis unless ``axis`` is given.
 
     Raises:
         TypeError: ``sorted`` is not a bool.
@@ -373,8 +373,8 @@ def unique_inverse(
             the order of their first appearance.
 
     Returns:
-        A named tuple of ``values``, and ``inverse_indices``, int32, of the shape of
-        ``x``, or ``[x.shape[axis]]`` if ``axis`` is given.
+        A named tuple of ``values`` and ``inverse_indices``; the latter are int32, with
+        the shape of ``x``, or ``[x.shape[axis]]`` if ``axis`` is given.
 
     Raises:
         TypeError: ``sorted`` is not a bool.
@@ -556,7 +556,8 @@ def boolean_mask(
         axis: The first axis of ``x`` that ``mask`` applies to.
 
     Returns:
-        A tensor of the dtype of ``x``, with one axis in place of those of ``mask``.
+        A tensor with the dtype of ``x``, and with one axis in place of those of
+        ``mask``.
 
     Raises:
         TypeError: ``mask`` is not bool.

@@ -185,7 +185,7 @@ def sort(
             standard has this argument.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         ValueError: ``axis`` is out of range.
@@ -229,7 +229,7 @@ def argsort(
             standard has this argument.
 
     Returns:
-        An int32 tensor of the shape of ``x``.
+        An int32 tensor with the shape of ``x``.
 
     Raises:
         ValueError: ``axis`` is out of range.
@@ -298,7 +298,7 @@ def median(
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
-        A tensor of the dtype of ``x``; float32 for integers and bool.
+        A tensor with the dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: There are no elements, or an axis is out of range.
@@ -341,7 +341,7 @@ def quantile(
             their mean.
 
     Returns:
-        A tensor of the dtype of ``x``; float32 for integers and bool.
+        A tensor with the dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: ``q`` is not from 0 to 1, there are no elements, or an axis is out

@@ -60,7 +60,7 @@ def det(x: TensorLike, /) -> Tensor:
         x: ``[..., n, n]``; integers become float32.
 
     Returns:
-        A tensor ``[...]`` of the dtype of ``x``; float32 for integers and bool.
+        A tensor ``[...]`` with the dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: The matrices are not square.
@@ -174,7 +174,7 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
         x: ``[..., n, n]``; integers become float32.
 
     Returns:
-        A named tuple of ``sign``, ``[...]`` of the dtype of ``x``, and the real
+        A named tuple of ``sign``, ``[...]`` with the dtype of ``x``, and the real
         ``logabsdet``, ``[...]``; float32 for integers and bool.
 
     Raises:

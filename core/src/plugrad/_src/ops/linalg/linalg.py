@@ -73,7 +73,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
         n: The exponent.
 
     Returns:
-        A tensor of the shape and dtype of ``x``. bool becomes int32; integers become
+        A tensor with the shape and dtype of ``x``. bool becomes int32; integers become
         float32 if ``n`` is negative.
 
     Raises:
@@ -131,8 +131,8 @@ def vector_norm(
             for a negative order.
 
     Returns:
-        A real tensor: of the dtype of ``x``, of its parts if it is complex, float32 for
-        integers and bool.
+        A real tensor with the dtype of ``x``, or of its parts if it is complex; float32
+        for integers and bool.
 
     Raises:
         ValueError: ``ord`` is NaN, it is -inf and there are no elements, or the axis is
@@ -224,8 +224,8 @@ def matrix_norm(
             matrix is 0.
 
     Returns:
-        A real tensor ``[...]``: of the dtype of ``x``, of its parts if it is complex,
-        float32 for integers and bool.
+        A real tensor ``[...]`` with the dtype of ``x``, or of its parts if it is
+        complex; float32 for integers and bool.
 
     Raises:
         ValueError: ``ord`` is unknown, ``x`` has fewer than two axes, or there is no

@@ -169,7 +169,7 @@ def band_part(
         num_upper: The number of diagonals above the main one; -1 for all.
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Raises:
         ValueError: A number exceeds the size of the matrix, or ``x`` has fewer than two
@@ -396,7 +396,7 @@ def inv(x: TensorLike, /) -> Tensor:
         x: ``[..., n, n]``.
 
     Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+        A tensor with the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: A matrix is singular or not square.
