@@ -37,13 +37,13 @@ def run_kernel(
         name: The name of the kernel.
         inputs: The inputs in the order of the contract, or a dict from their names to
             their values. Numbers and NumPy arrays become tensors. An optional input may
-            be None, or missing from the dict. In a dict, a variadic input is a list.
+            be None, or be missing from the dict. In a dict, a variadic input is a list.
         attrs: The attributes as the contract names them, or as the op does (for
             example ``strides`` and ``pad`` in place of ``geometry``). Axes may be
             negative.
 
     Returns:
-        A tensor, or a tuple of tensors if the contract has several outputs.
+        A tensor, or a tuple of tensors if the contract declares several outputs.
 
     Raises:
         ValueError: The kernel is unknown, an attribute is out of range, or the shapes

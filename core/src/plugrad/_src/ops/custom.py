@@ -46,19 +46,18 @@ def custom_grad(
 ) -> Callable[P, R]:
     """Return a function that computes ``f`` with a gradient written by hand.
 
-    ``f(*xs)`` returns (value, grad_func). ``grad_func(*dys)`` takes one cotangent for
-    each output and returns one gradient for each argument, with the structure of the
+    ``f(*xs)`` returns (value, grad_func). ``grad_func(*dys)`` accepts one cotangent for
+    each output and returns one gradient for each argument, with the structure of that
     argument; None stands for zero. Derivatives of every order are correct, because
     ``grad_func`` is composed of ops.
 
-    Arguments may be trees of tensors (``plugrad.tree``), and may be given by name.
-    Floats and arrays become tensors. ``int``, ``bool``, ``str``, ``None`` and all
-    other objects are passed to ``f`` unchanged and have no gradient: ``grad_func``
-    leaves them out, or returns None for them. The value is a tensor, or a tree of
-    tensors.
+    Arguments may be trees of tensors (``plugrad.tree``), and may be passed by name.
+    Floats and arrays become tensors. ``int``, ``bool``, ``str``, ``None`` and all other
+    objects are passed to ``f`` unchanged and have no gradient: ``grad_func`` leaves
+    them out, or returns None for them. The value is a tensor, or a tree of tensors.
 
-    ``f`` itself is not differentiated. It may read tensors that are being
-    differentiated only as arguments.
+    ``f`` itself is not differentiated. Tensors that are being differentiated must be
+    passed to it as arguments.
 
     Args:
         f: A function that returns its value and ``grad_func``.
@@ -68,7 +67,7 @@ def custom_grad(
 
     Raises:
         TypeError: ``f`` is not a function, does not return (value, grad_func), or reads
-            a tensor that is being differentiated and is not an argument.
+            a tensor that is being differentiated but is not an argument.
         ValueError: The number, structure, shape or dtype of the gradients that
             ``grad_func`` returns does not match the arguments.
 
@@ -169,7 +168,7 @@ def _report_call(
     inputs: tuple[Tensor, ...],
     outputs: tuple[Tensor, ...],
 ) -> None:
-    """Report a call to the overrides of patterns that may contain it."""
+    """Report a call to the pattern overrides, whose patterns may contain it."""
     context = current()
     overrides = context.overrides
     if overrides is not None and overrides.wholes:
@@ -187,7 +186,7 @@ def _kernel_of(module: str, name: str, count: int) -> Kernel:
 
 
 def plans_for(name: str) -> Callable[[int], TapePlan]:
-    """Return a function from the number of tensor arguments to the recording plan."""
+    """Return a function that maps a number of tensor arguments to a recording plan."""
     vjp = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
 
     @functools.cache

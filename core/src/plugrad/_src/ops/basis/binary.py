@@ -379,10 +379,10 @@ def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     The result is computed from the exact quotient: ``1.0 // 0.1`` is 9, because the
     floating-point number 0.1 is slightly greater than a tenth. Integers divided by zero
-    give 0. A floating number divided by ±0 gives ±inf, and 0 divided by ±0 gives NaN. A
-    finite number divided by ±inf gives ±0 with the sign of the quotient; ±inf gives
-    ±inf if divided by a finite number, and NaN if divided by ±inf. Both derivatives are
-    0.
+    give 0. A floating-point number divided by ±0 gives ±inf, and 0 divided by ±0 gives
+    NaN. A finite number divided by ±inf gives ±0 with the sign of the quotient; ±inf
+    gives ±inf if divided by a finite number, and NaN if divided by ±inf. Both
+    derivatives are 0.
 
     Args:
         a: A tensor of real numbers.
@@ -427,10 +427,11 @@ MOD = _broadcasting(
 def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a - b·⌊a / b⌋``, which has the sign of ``b``, as ``%`` does.
 
-    The result is exact. Where ``b`` is 0, it is 0 for integers and NaN for floating
-    numbers. Where ``b`` is ±inf, it is ``a`` for a finite ``a`` of the same sign, ``b``
-    for a finite ``a`` of the other sign, and NaN for an infinite ``a``. The derivative
-    with respect to ``a`` is 1, and with respect to ``b`` it is ``-⌊a / b⌋``.
+    The result is exact. Where ``b`` is 0, it is 0 for integers and NaN for
+    floating-point numbers. Where ``b`` is ±inf, it is ``a`` for a finite ``a`` of the
+    same sign, ``b`` for a finite ``a`` of the other sign, and NaN for an infinite
+    ``a``. The derivative with respect to ``a`` is 1, and with respect to ``b`` it is
+    ``-⌊a / b⌋``.
 
     Args:
         a: A tensor of real numbers.
@@ -460,9 +461,9 @@ gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
 def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a - b·trunc(a / b)``, which has the sign of ``a`` even where it is 0.
 
-    The result is exact. Where ``b`` is 0, it is 0 for integers and NaN for floating
-    numbers. The derivative with respect to ``a`` is 1, and with respect to ``b`` it is
-    ``-trunc(a / b)``.
+    The result is exact. Where ``b`` is 0, it is 0 for integers and NaN for
+    floating-point numbers. The derivative with respect to ``a`` is 1, and with respect
+    to ``b`` it is ``-trunc(a / b)``.
 
     Args:
         a: A tensor of real numbers.
@@ -665,7 +666,7 @@ def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the angle of the point (x = ``b``, y = ``a``), in radians in [-π, π].
 
     Signed zeros and infinities are treated as by C's ``atan2``: (a, b) = (±0, -0) gives
-    ±π, and two infinities give odd multiples of π/4. The result is NaN where an
+    ±π, and two infinities give odd multiples of π/4. The result is NaN where either
     argument is NaN. Both derivatives at (0, 0) are 0.
 
     Args:

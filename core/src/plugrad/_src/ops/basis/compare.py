@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 # Contracts with two inputs that broadcast: ``_predicate`` with a bool output,
-# ``_bitwise`` with an output of their dtype.
+# ``_bitwise`` with an output of the inputs' dtype.
 _predicate = partial(Kernel, out=compared, broadcasts=True)
 _bitwise = partial(Kernel, out=broadcasted, broadcasts=True)
 
@@ -74,8 +74,8 @@ EQUAL = _predicate(
 def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a = b`` for each pair of elements.
 
-    NaN equals nothing, and 0.0 equals -0.0. Complex numbers are equal if both parts
-    are; strings are equal if all bytes are.
+    NaN equals nothing, and 0.0 equals -0.0. Complex numbers are equal if both parts are
+    equal; strings, if all bytes are.
 
     Args:
         a: A tensor of numbers, bool or strings.
@@ -459,7 +459,7 @@ def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
         Tensor([False, False, False,  True], dtype=bool, backend='cpu')
 
     Source:
-        The array API standard; numbers as in NumPy.
+        The array API standard; numbers are accepted as in NumPy.
 
     """
     return _logical(LOGICAL_AND, a, b)
@@ -496,7 +496,7 @@ def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
         Tensor([False,  True,  True,  True], dtype=bool, backend='cpu')
 
     Source:
-        The array API standard; numbers as in NumPy.
+        The array API standard; numbers are accepted as in NumPy.
 
     """
     return _logical(LOGICAL_OR, a, b)
@@ -533,7 +533,7 @@ def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
         Tensor([False,  True,  True, False], dtype=bool, backend='cpu')
 
     Source:
-        The array API standard; numbers as in NumPy.
+        The array API standard; numbers are accepted as in NumPy.
 
     """
     return _logical(LOGICAL_XOR, a, b)
@@ -569,7 +569,7 @@ def logical_not(x: TensorLike, /) -> Tensor:
         Tensor([False,  True], dtype=bool, backend='cpu')
 
     Source:
-        The array API standard; numbers as in NumPy.
+        The array API standard; numbers are accepted as in NumPy.
 
     """
     x = _convert.numbers("logical_not", x)
@@ -764,7 +764,7 @@ LEFT_SHIFT = _bitwise(
 
 
 def bitwise_left_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits of ``a`` shifted up by ``b``: ``a · 2^b``.
+    """Return the bits of ``a`` shifted left by ``b``: ``a · 2^b``.
 
     Bits beyond the width of the dtype are lost, so the result is 0 where ``b`` is at
     least the width. It is also 0 where ``b`` is negative.
@@ -808,7 +808,7 @@ RIGHT_SHIFT = _bitwise(
 
 
 def bitwise_right_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits of ``a`` shifted down by ``b``: ``⌊a / 2^b⌋``.
+    """Return the bits of ``a`` shifted right by ``b``: ``⌊a / 2^b⌋``.
 
     Where ``b`` is negative, or at least the width of the dtype in bits, the result is
     0, or -1 if ``a`` is negative.
@@ -876,7 +876,7 @@ def isclose(
         x2: A tensor of numbers or bool; the shapes broadcast.
         rtol: The tolerance relative to ``|x2|``.
         atol: The absolute tolerance.
-        equal_nan: Whether two NaN are close.
+        equal_nan: Whether NaN is close to NaN.
 
     Returns:
         A bool tensor of the broadcast shape.
@@ -927,7 +927,7 @@ def allclose(
         x2: A tensor of numbers or bool; the shapes broadcast.
         rtol: The tolerance relative to ``|x2|``.
         atol: The absolute tolerance.
-        equal_nan: Whether two NaN are close.
+        equal_nan: Whether NaN is close to NaN.
 
     Returns:
         A bool scalar tensor.

@@ -1,9 +1,9 @@
 """Complex numbers and their parts. Kernels: ``Complex ComplexAbs Imag Real``.
 
-Cotangents of complex numbers refer to the inner product Re(conj(a)·b), so that a step
-along ``-dz`` decreases a real function of z. Gradients of real inputs are real, and a
-function with the complex derivative f' has the gradient ``dy · conj(f')``. ``abs`` is
-in ``unary``.
+Cotangents of complex numbers are defined by the inner product Re(conj(a)·b), so that a
+step along ``-dz`` decreases a real function of z. Gradients of real inputs are real,
+and a function with the complex derivative f' has the gradient ``dy · conj(f')``.
+``abs`` is in ``unary``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from . import _convert, binary, compare, creation, shape, unary
 
 __all__ = ["angle", "complex", "conj", "imag", "real"]
 
-# The dtype of the parts of each complex dtype, and the reverse.
+# The real dtype of each complex dtype, and the reverse.
 REAL_DTYPES = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
 COMPLEX_DTYPES = {part: whole for whole, part in REAL_DTYPES.items()}
 
@@ -227,7 +227,7 @@ def angle(x: TensorLike, /) -> Tensor:
 
     Returns:
         A tensor with the shape of ``x``. Complex numbers give the dtype of their parts,
-        integers and bool give float32, and floating numbers keep their dtype.
+        integers and bool give float32, and floating-point numbers keep their dtype.
 
     Raises:
         TypeError: ``x`` contains strings.

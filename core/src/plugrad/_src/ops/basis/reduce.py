@@ -124,18 +124,18 @@ def sum(
 ) -> Tensor:
     """Return the sum over ``axis``; 0 where there are no elements.
 
-    Integers wrap. The rounding error hardly grows with the number of elements, on any
-    axis.
+    Integers wrap. The rounding error hardly grows with the number of elements,
+    whichever the axis.
 
     Args:
         x: A tensor of numbers.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
         dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
-            int32, uint8 and uint16 become uint32, and other dtypes stay.
+            int32, uint8 and uint16 become uint32, and other dtypes are kept.
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
-        A tensor of the dtype in which it was summed.
+        A tensor with the dtype in which the sum was computed.
 
     Raises:
         TypeError: ``x`` contains strings, or ``dtype`` is bool.
@@ -343,7 +343,7 @@ def max(
 def _with_initial(
     op: str, x: TensorLike, axis: Axis, keepdims: bool, initial: float
 ) -> Tensor:
-    """Return the maximum or minimum of ``initial`` and the elements over ``axis``."""
+    """Return the maximum or minimum over ``axis``, with ``initial`` as an element."""
     x = _convert.real(op, x)
     number = real(op, "initial", initial)
     if weak(op, number, x.dtype) is not x.dtype:
@@ -357,7 +357,7 @@ def _with_initial(
     }[op]
     if x.dtype is BOOL:
         kernel = of_bool
-    elif not count(x, along):  # the empty sum is 0, and has a gradient
+    elif not count(x, along):  # a sum of no elements is 0, and has a gradient
         return _convert.reduction(SUM, x, along, keepdims) + first
     return function(_convert.reduction(kernel, x, along, keepdims), first)
 
@@ -423,7 +423,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def reversed_order(x: Tensor) -> Tensor:
-    """Map numbers to the reverse order; ``-x`` would overflow for integers."""
+    """Reverse the order of numbers; ``-x`` would overflow for integers."""
     if x.dtype.kind == "f":
         return unary.negative(x)
     return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
@@ -465,11 +465,11 @@ def prod(
         x: A tensor of numbers.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
         dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
-            int32, uint8 and uint16 become uint32, and other dtypes stay.
+            int32, uint8 and uint16 become uint32, and other dtypes are kept.
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
-        A tensor of the dtype in which it was multiplied.
+        A tensor with the dtype in which the product was computed.
 
     Raises:
         TypeError: ``x`` contains strings, or ``dtype`` is bool.
@@ -624,7 +624,7 @@ def count_nonzero(
 
     Args:
         x: A tensor of numbers or bool.
-        axis: The axes to count along: an int, several, or None for all.
+        axis: The axes to count along: an int, a sequence of ints, or None for all.
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:

@@ -1,10 +1,10 @@
-"""Ops that change shapes and move elements without reading their values.
+"""Ops that change shapes, or move elements without computing with them.
 
 Kernels: ``BroadcastTo Concat ExpandDims Pack Reshape Reverse SplitV Tile Transpose
 Unpack``. The decompositions of ``SplitV Unpack Reverse`` are in ``slicing``.
 
-Map: new shapes of the same elements; repeating; joining and splitting; orders of axes
-and elements. Ops that are composed of these are in ``rearrange``.
+Map: new shapes of the same elements; repeating; joining and splitting; the order of
+axes and elements. Ops that are composed of these are in ``rearrange``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def reshape(
     copy: bool | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the same elements, in row-major order, under a new shape.
+    """Return a tensor with the same elements, in row-major order, and a new shape.
 
     Args:
         x: A tensor of any dtype.
@@ -134,7 +134,7 @@ EXPAND_DIMS = Kernel(
 
 
 def expand_dims(x: TensorLike, /, axis: Ints = 0, **unknown: Unpack[Nothing]) -> Tensor:
-    """Return ``x`` with new axes of size 1, which become the axes ``axis``.
+    """Return ``x`` with new axes of size 1 at the positions ``axis``.
 
     Args:
         x: A tensor of any dtype.
@@ -142,7 +142,7 @@ def expand_dims(x: TensorLike, /, axis: Ints = 0, **unknown: Unpack[Nothing]) ->
             Negative ones count from the end of the result.
 
     Returns:
-        A tensor of the same elements and dtype, with one more axis, or several more.
+        A tensor with the same elements and dtype, and one or more additional axes.
 
     Raises:
         ValueError: An axis is out of range (the error is then also an IndexError), or
@@ -191,10 +191,10 @@ def squeeze(
 
     Args:
         x: A tensor of any dtype.
-        axis: The axes to remove: an int, several, or None for all of size 1.
+        axis: The axes to remove: an int, a sequence of ints, or None for all of size 1.
 
     Returns:
-        A tensor of the same elements and dtype, with fewer axes.
+        A tensor with the same elements and dtype, and fewer axes.
 
     Raises:
         ValueError: An axis is out of range, or its size is not 1.
@@ -236,7 +236,7 @@ BROADCAST_TO = Kernel(
 
 
 def broadcast_to(x: TensorLike, /, shape: Ints, **unknown: Unpack[Nothing]) -> Tensor:
-    """Return ``x`` repeated to ``shape``, along axes of size 1 and new axes in front.
+    """Return ``x`` repeated along axes of size 1 and new leading axes, to ``shape``.
 
     Args:
         x: A tensor of any dtype.
@@ -286,16 +286,16 @@ def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
 
     Args:
         x: A tensor of any dtype.
-        repetitions: The number of copies along each axis, 0 or more. If it and the
-            shape of ``x`` differ in length, the shorter one is padded with leading
-            ones.
+        repetitions: The number of copies along each axis, 0 or more. If ``repetitions``
+            and the shape of ``x`` differ in length, the shorter one is padded with
+            leading ones.
 
     Returns:
         A tensor with the dtype of ``x`` whose sizes are those of ``x`` times
         ``repetitions``.
 
     Raises:
-        ValueError: A number of repetitions is negative.
+        ValueError: A repetition count is negative.
 
     Example:
         >>> pg.tile([1, 2], 3)
@@ -322,7 +322,7 @@ def _(x: Tensor, *, repetitions: Shape) -> Tensor:
     return run(RESHAPE, y, shape=tuple(r * n for r, n in pairs))
 
 
-# --- joining and cutting ---------------------------------------------------------
+# --- joining and splitting -------------------------------------------------------
 
 
 def _replace_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
@@ -485,13 +485,13 @@ SPLIT_V: Kernel = Kernel(
 def split(
     x: TensorLike, /, sizes: Ints, axis: int = 0, **unknown: Unpack[Nothing]
 ) -> list[Tensor]:
-    """Return ``x`` cut along ``axis``, into pieces of given sizes or into equal ones.
+    """Return ``x`` split along ``axis`` into pieces of given sizes or of equal size.
 
     Args:
         x: A tensor of any dtype.
         sizes: The number of equal pieces, or a sequence with the size of each piece.
             One size may be -1 and is computed from the others.
-        axis: The axis to cut.
+        axis: The axis to split.
 
     Returns:
         A list of tensors with the dtype of ``x``.
@@ -570,7 +570,7 @@ def unstack(
 gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
 
 
-# --- orders of axes and elements -------------------------------------------------
+# --- the order of axes and elements ----------------------------------------------
 
 
 def _permute_spec(x: Spec, *, axes: Shape) -> Spec:
@@ -652,7 +652,7 @@ def flip(
 
     Args:
         x: A tensor of any dtype.
-        axis: The axes to reverse: an int, several, or None for all.
+        axis: The axes to reverse: an int, a sequence of ints, or None for all.
 
     Returns:
         A tensor with the shape and dtype of ``x``.

@@ -1,7 +1,7 @@
 """Element-wise ops of one argument.
 
 Kernels: ``Abs Ceil Exp Exp2 Expm1 Floor IsFinite IsInf IsNan Log Log1p Neg Reciprocal
-Round Rsqrt Sign Sqrt Square Trunc``. More of them are in ``trigonometry``,
+Round Rsqrt Sign Sqrt Square Trunc``. More of these ops are in ``trigonometry``,
 ``error_functions`` and ``activation``.
 
 Ops keep the dtype; rounding ops return integers unchanged. Roots, ``exp`` and
@@ -98,7 +98,7 @@ def odd_extension(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
-    """Evaluate a polynomial at ``x``; the coefficient of the highest power is first."""
+    """Evaluate a polynomial at ``x``; the highest power's coefficient comes first."""
     y = x * coefficients[0]
     for c in coefficients[1:-1]:
         y = (y + c) * x
@@ -119,7 +119,7 @@ NEG = _elementwise(
 def negative(x: TensorLike, /) -> Tensor:
     """Return ``-x`` for each element. Integers wrap.
 
-    The result for 0.0 is -0.0. For unsigned integers, -1 wraps to the largest number.
+    The result for 0.0 is -0.0. For an unsigned 1 it is the largest integer.
 
     Args:
         x: A tensor of numbers; for bool use ``logical_not``.
@@ -243,8 +243,8 @@ def abs(x: TensorLike, /) -> Tensor:
         x: A tensor of numbers.
 
     Returns:
-        A tensor with the shape and dtype of ``x``; real for complex numbers: float32
-        for complex64, float64 for complex128.
+        A tensor with the shape and dtype of ``x``, but float32 for complex64 and
+        float64 for complex128.
 
     Raises:
         TypeError: ``x`` contains strings.
@@ -276,7 +276,7 @@ FLOOR = _elementwise(
 
 
 def floor(x: TensorLike, /) -> Tensor:
-    """Return ``⌊x⌋``, the greatest whole number that is not above ``x``.
+    """Return ``⌊x⌋``, the greatest whole number less than or equal to ``x``.
 
     NaN, infinities and -0.0 are returned unchanged, and so are integers and bool. The
     derivative is 0.
@@ -312,7 +312,7 @@ CEIL = _elementwise(
 
 
 def ceil(x: TensorLike, /) -> Tensor:
-    """Return ``⌈x⌉``, the least whole number that is not below ``x``.
+    """Return ``⌈x⌉``, the least whole number greater than or equal to ``x``.
 
     NaN, infinities and -0.0 are returned unchanged, and so are integers and bool;
     between -1 and 0 the result is -0.0. The derivative is 0.
@@ -349,7 +349,7 @@ ROUND = _elementwise(
 
 
 def round(x: TensorLike, /) -> Tensor:
-    """Return the nearest whole number; halves go to the even one.
+    """Return the nearest whole number; ties round to even.
 
     0.5 becomes 0 and 1.5 becomes 2. NaN, infinities and -0.0 are returned unchanged,
     and so are integers and bool. Real and imaginary parts of complex numbers are
@@ -399,7 +399,7 @@ TRUNC = _elementwise(
 
 
 def trunc(x: TensorLike, /) -> Tensor:
-    """Return ``x`` without its fraction: the next whole number towards 0.
+    """Return ``x`` without its fractional part, that is, rounded towards 0.
 
     NaN, infinities and -0.0 are returned unchanged, and so are integers and bool;
     between -1 and 0 the result is -0.0. The derivative is 0.
@@ -438,7 +438,7 @@ IS_FINITE = Kernel(
 
 
 def isfinite(x: TensorLike, /) -> Tensor:
-    """Return where ``x`` is neither infinite nor NaN.
+    """Return True where ``x`` is neither infinite nor NaN, and False elsewhere.
 
     A complex number is finite if both of its parts are. Integers and bool are finite.
 
@@ -478,9 +478,9 @@ IS_INF = Kernel(
 
 
 def isinf(x: TensorLike, /) -> Tensor:
-    """Return where ``x`` is infinite, of either sign.
+    """Return True where ``x`` is infinite, with either sign, and False elsewhere.
 
-    A complex number is infinite if a part is, even if the other part is NaN.
+    A complex number is infinite if either part is infinite, even if the other is NaN.
 
     Args:
         x: A tensor of numbers.
@@ -520,7 +520,7 @@ IS_NAN = Kernel(
 
 
 def isnan(x: TensorLike, /) -> Tensor:
-    """Return where ``x`` is NaN; for complex numbers, where a part is.
+    """Return True where ``x``, or either part of a complex ``x``, is NaN.
 
     Args:
         x: A tensor of numbers.

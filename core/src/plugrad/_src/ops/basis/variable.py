@@ -26,7 +26,7 @@ __all__ = ["Variable"]
 
 
 class Variable(Methods):
-    """A mutable holder of a tensor; an op reads the tensor at the time when it runs.
+    """A mutable holder of a tensor; an op uses the tensor that it holds at that moment.
 
     ``variable_grads`` differentiates with respect to the variables that a function
     reads. The shape and dtype of a variable never change.
@@ -94,11 +94,11 @@ class Variable(Methods):
         return self._value.dtype
 
     def assign(self, value: TensorLike, /) -> None:
-        """Hold ``value`` from now on.
+        """Replace the value of the variable with ``value``.
 
         Raises:
-            ValueError: The shape of ``value`` differs.
-            TypeError: The dtype of ``value`` differs.
+            ValueError: The shape of ``value`` is not that of the variable.
+            TypeError: The dtype of ``value`` is not that of the variable.
 
         """
         new = value if type(value) is Tensor else _convert.asarray(value)
@@ -119,21 +119,21 @@ class Variable(Methods):
         self._value = notify_kept(tracked_alias(new))
 
     def assign_add(self, value: TensorLike, /) -> None:
-        """Hold ``v + value`` from now on; ``v += value`` does the same.
+        """Add ``value`` to the variable; ``v += value`` does the same.
 
         Raises:
-            ValueError: The sum has another shape.
-            TypeError: The sum has another dtype.
+            ValueError: The sum has a different shape.
+            TypeError: The sum has a different dtype.
 
         """
         self.assign(self + value)
 
     def assign_sub(self, value: TensorLike, /) -> None:
-        """Hold ``v - value`` from now on; ``v -= value`` does the same.
+        """Subtract ``value`` from the variable; ``v -= value`` does the same.
 
         Raises:
-            ValueError: The difference has another shape.
-            TypeError: The difference has another dtype.
+            ValueError: The difference has a different shape.
+            TypeError: The difference has a different dtype.
 
         """
         self.assign(self - value)

@@ -2,7 +2,7 @@
 
 - ``error_functions``: ``erf`` and ``erfc``, and the exponentials that ``gelu`` shares.
 - ``integers``: divisors and multiples, and positions in a shape.
-- ``signs``: the sign bit, and neighbouring floating numbers.
+- ``signs``: the sign bit, and neighboring floating-point numbers.
 - ``special``: gamma functions, the inverse error function, products with logarithms.
 - ``trigonometry``: angles and hyperbolic functions.
 """

@@ -58,7 +58,8 @@ def _(x: Tensor) -> Tensor:
 
 
 def gaussian(x: Tensor, factor: float = 1.0) -> Tensor:
-    """Return ``e^(-factor · x²)`` for a factor of 1 or ½, accurate for small results.
+    """Return ``e^(-factor · x²)`` for a factor of 1 or ½, accurate even for small
+    results.
 
     The derivative comes from ``rest`` alone, because ``c`` is piecewise constant.
     """
@@ -78,10 +79,11 @@ def times_gaussian(
 
 
 def _split_square(x: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-    """Return c and a small number whose sum with ``-factor · c²`` is the exponent.
+    """Return c and r such that ``-factor · x² = -factor · c² + r``, with a small r.
 
-    The rounding error of ``x²`` would become a relative error of the power. Therefore
-    ``x`` is rounded to ``c``, whose square is exact: ``x² = c² + (x - c)(x + c)``.
+    The rounding error of ``x²`` would become a relative error of the exponential.
+    Therefore ``x`` is rounded to ``c``, whose square is exact:
+    ``x² = c² + (x - c)(x + c)``.
     """
     end = erfc_polynomial(x.dtype).end / math.sqrt(factor)
     steps = 2.0**20 if x.dtype.itemsize == 8 else 256.0
@@ -122,8 +124,8 @@ ERFC = _elementwise(
 def erfc(x: TensorLike, /) -> Tensor:
     """Return the complementary error function, ``1 - erf(x)``; 0 for inf, 2 for -inf.
 
-    For large ``x`` the result is small, and its relative error is also small, because
-    it is not computed as a difference from 1.
+    For large ``x``, the small result still has a small relative error, because it is
+    not computed as a difference from 1.
 
     Args:
         x: A tensor of real numbers.

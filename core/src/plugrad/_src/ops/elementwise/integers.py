@@ -37,7 +37,7 @@ GCD = Kernel(
 def gcd(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the greatest common divisor of ``|a|`` and ``|b|``, element by element.
 
-    It is ``|a|`` where ``b`` is 0, and 0 where both are. The least integer of a dtype
+    It is ``|a|`` where ``b`` is 0, and 0 where both are 0. The least integer of a dtype
     has no positive counterpart: where it is the divisor, the result wraps to it.
 
     Args:
@@ -64,7 +64,7 @@ def gcd(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _euclid_steps(dtype: DType) -> int:
-    """Return the maximal step count of Euclid's algorithm, from Fibonacci numbers."""
+    """Return the most steps that Euclid's algorithm needs, from Fibonacci numbers."""
     largest = 1 << (8 * dtype.itemsize)
     steps = 0
     a, b = 1, 1
@@ -87,7 +87,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 def lcm(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the least common multiple of ``|a|`` and ``|b|``, element by element.
 
-    It is 0 where one of them is 0. Multiples that the dtype cannot represent wrap.
+    It is 0 where either argument is 0. Multiples that the dtype cannot represent wrap.
 
     Args:
         a: A tensor of integers.
@@ -129,7 +129,7 @@ def unravel_index(
     tensor, its values are read on the host to check them.
 
     Args:
-        indices: Integers from 0 to the number of elements less 1, in row-major order.
+        indices: Integers from 0 to the number of elements minus 1, in row-major order.
         shape: The shape of the array; 3 is short for (3,).
 
     Returns:

@@ -1,4 +1,4 @@
-"""The sign bit, and neighbouring floating numbers. Kernels: ``CopySign SignBit``.
+"""The sign bit, and neighboring floating-point numbers. Kernels: ``CopySign SignBit``.
 
 Map: ``signbit`` and ``copysign``; ``nextafter``.
 """
@@ -94,7 +94,7 @@ def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
         b: A tensor of real numbers that broadcasts with ``a``.
 
     Returns:
-        A floating tensor of the broadcast shape; integers give float32.
+        A floating-point tensor of the broadcast shape; integers give float32.
 
     Raises:
         TypeError: A tensor is complex, or contains strings.
@@ -127,18 +127,18 @@ gradients(
 
 
 def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the floating number next to ``a`` in the direction of ``b``.
+    """Return the floating-point number next to ``a`` in the direction of ``b``.
 
-    The result is ``b`` where the two are equal, and NaN where one is NaN. Where it is 0
-    and ``a`` is not, it has the sign of ``a``, as in C. The derivative with respect to
-    ``a`` is 1 everywhere, and with respect to ``b`` it is 0.
+    The result is ``b`` where the two are equal, and NaN where either is NaN. Where the
+    result is 0 and ``a`` is not, the result has the sign of ``a``, as in C. The
+    derivative with respect to ``a`` is 1 everywhere, and with respect to ``b`` it is 0.
 
     Args:
         a: A tensor of real numbers.
         b: A tensor of real numbers that broadcasts with ``a``.
 
     Returns:
-        A floating tensor of the broadcast shape; integers give float32.
+        A floating-point tensor of the broadcast shape; integers give float32.
 
     Raises:
         TypeError: A tensor is complex, or contains strings.

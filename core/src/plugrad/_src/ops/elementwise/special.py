@@ -1,6 +1,7 @@
 """Special functions. Kernels: ``Digamma Erfinv Lgamma Polygamma``.
 
-All are real: integers and bool become float32. float16 is computed in float32.
+The functions are defined for real numbers: integers and bool become float32. float16 is
+computed in float32.
 
 Map: products with a logarithm; tools; the inverse of the error function; the logarithm
 of the gamma function; its derivatives.
@@ -36,8 +37,8 @@ _elementwise = partial(Kernel, out=same)
 def xlogy(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a · log(b)``, and 0 where ``a`` is 0, unless ``b`` is NaN.
 
-    With ``b = a`` it is a term of an entropy, whose limit at 0 is 0. Where ``a`` is 0
-    and ``b`` is not a positive finite number, the derivatives are also 0.
+    With ``b = a``, it is a term of the negative entropy, whose limit at 0 is 0. Where
+    ``a`` is 0 and ``b`` is not a positive finite number, the derivatives are also 0.
 
     Args:
         a: A tensor of real numbers.
@@ -107,7 +108,7 @@ BERNOULLI = (
 
 
 def _piecewise(pieces: Pieces, x: Tensor) -> Tensor:
-    """Evaluate the rational function that belongs to the interval of each element."""
+    """Evaluate, for each element, the rational function of the interval it is in."""
     first, *others = pieces.for_dtype(x.dtype)
     y = _quotient(first, x)
     for end, rational in zip(pieces.ends, others, strict=False):
@@ -123,7 +124,7 @@ def _quotient(rational: Rational, x: Tensor) -> Tensor:
 
 
 def _offset_from_integer(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``x`` less the nearest integer, and whether the difference is 0."""
+    """Return ``x`` minus the nearest integer, and whether the difference is 0."""
     nearest = unary.round(x)
     whole = compare.equal(x, nearest)
     return compare.where(whole, 0, x - nearest), whole

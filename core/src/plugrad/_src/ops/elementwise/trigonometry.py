@@ -1,8 +1,8 @@
 """Angles and hyperbolic functions, element by element.
 
-Kernels: ``Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh``. All are
-floating: integers and bool become float32. Complex numbers have the branch cuts of C;
-the sign of a zero selects the side of a cut.
+Kernels: ``Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh``. Integers and
+bool become float32. For complex numbers, the branch cuts are those of C; the sign of a
+zero selects the side of a cut.
 
 Map: inverse functions of complex numbers; angles, in radians; hyperbolic functions.
 """
@@ -62,8 +62,8 @@ def _decompose_inverse(
 ) -> None:
     """Register a decomposition: ``rule`` for complex numbers, ``real`` for real ones.
 
-    The arguments of ``rule`` are the results of ``_finite_parts``; it returns both
-    parts of the result.
+    ``rule`` is called with the results of ``_finite_parts``, and returns both parts of
+    the result.
     """
 
     @decomposition(kernel)
@@ -82,7 +82,7 @@ def _finite_parts(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     An infinite part becomes a huge number, and a finite part next to it becomes 0, so
     that angles are correct. A result that grows with both parts is infinite where the
-    third value is, even if the other part is NaN.
+    third value is infinite, even if the other part is NaN.
     """
     x, y = complexes.parts(z)
     one = creation.ones_like(x)
@@ -130,7 +130,7 @@ def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # ±i acos(z)
 
 
 def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    """Compute ``log((1 + z) / (1 - z)) / 2`` of positive parts, then set the signs."""
+    """Compute ``log((1 + z) / (1 - z)) / 2`` for positive parts, then set the signs."""
     a = unary.abs(x)
     b = unary.abs(y)
     away = binary.hypot(1 - a, b)  # the distance from the pole
@@ -292,7 +292,7 @@ ASIN = _elementwise(
 def asin(x: TensorLike, /) -> Tensor:
     """Return the angle in [-π/2, π/2] whose sine is ``x``; NaN where ``|x| > 1``.
 
-    Complex numbers have the branch cuts of C: the real axis beyond ±1.
+    For complex numbers, the branch cuts are those of C: the real axis beyond ±1.
 
     Args:
         x: A tensor of numbers.
@@ -340,7 +340,7 @@ ACOS = _elementwise(
 def acos(x: TensorLike, /) -> Tensor:
     """Return the angle in [0, π] whose cosine is ``x``; NaN where ``|x| > 1``.
 
-    Complex numbers have the branch cuts of C: the real axis beyond ±1.
+    For complex numbers, the branch cuts are those of C: the real axis beyond ±1.
 
     Args:
         x: A tensor of numbers.
@@ -379,7 +379,7 @@ ATAN = _elementwise(
 def atan(x: TensorLike, /) -> Tensor:
     """Return the angle in [-π/2, π/2] whose tangent is ``x``; ±π/2 for ±inf.
 
-    Complex numbers have the branch cuts of C: the imaginary axis beyond ±i.
+    For complex numbers, the branch cuts are those of C: the imaginary axis beyond ±i.
 
     Args:
         x: A tensor of numbers.
@@ -402,7 +402,7 @@ _decompose_inverse(ATAN, _atan, lambda x: binary.atan2(x, 1))
 
 
 def _root_of_one_more(x: Tensor) -> Tensor:
-    """Return ``√(x² + 1)`` of real numbers, without overflow."""
+    """Return ``√(x² + 1)`` for real numbers, without overflow."""
     a = unary.abs(x)
     near = binary.minimum(a, _far_threshold(x))
     return binary.maximum(run(unary.SQRT, near * near + 1), a)
@@ -603,8 +603,8 @@ ASINH = _elementwise(
 def asinh(x: TensorLike, /) -> Tensor:
     """Return the number whose hyperbolic sine is ``x``, ``log(x + √(x² + 1))``.
 
-    The square does not overflow, and the result for ±inf is ±inf. Complex numbers have
-    the branch cuts of C: the imaginary axis beyond ±i.
+    The square does not overflow, and the result for ±inf is ±inf. For complex numbers,
+    the branch cuts are those of C: the imaginary axis beyond ±i.
 
     Args:
         x: A tensor of numbers.
@@ -656,7 +656,7 @@ ACOSH = _elementwise(
 def acosh(x: TensorLike, /) -> Tensor:
     """Return the number ≥ 0 whose hyperbolic cosine is ``x``; NaN where ``x < 1``.
 
-    Complex numbers have the branch cut of C: the real axis below 1.
+    For complex numbers, the branch cut is that of C: the real axis below 1.
 
     Args:
         x: A tensor of numbers.
@@ -707,7 +707,7 @@ ATANH = _elementwise(
 def atanh(x: TensorLike, /) -> Tensor:
     """Return the number whose hyperbolic tangent is ``x``; ±inf for ±1, NaN beyond.
 
-    Complex numbers have the branch cuts of C: the real axis beyond ±1.
+    For complex numbers, the branch cuts are those of C: the real axis beyond ±1.
 
     Args:
         x: A tensor of numbers.

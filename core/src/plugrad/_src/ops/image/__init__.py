@@ -1,8 +1,8 @@
 """Images, the namespace ``plugrad.image``.
 
-- ``_sampling``: reading images between pixels.
+- ``_sampling``: interpolation between the pixels of an image.
 - ``boxes``: non-maximum suppression of boxes.
-- ``image``: conversion from and to pixels, flips and rotation, colours.
-- ``interpolation``: cubic resizing, and images read at grids.
+- ``image``: conversion to and from pixels, flips and rotation, colors.
+- ``interpolation``: cubic resizing, and sampling at the points of a grid.
 - ``resize``: resizing, cropping and transforming.
 """

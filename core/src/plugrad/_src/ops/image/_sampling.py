@@ -1,8 +1,8 @@
-"""Sampling of images between pixels, for ``crop_and_resize`` and ``transform``.
+"""Interpolation between pixels, for ``crop_and_resize`` and ``transform``.
 
 Both ops compute a grid of coordinates from tensors, and share the rest: sampling images
 at these coordinates. At the center of a pixel no other pixel contributes to the value,
-and the derivative with respect to the coordinate is the one towards the next pixel.
+and the derivative with respect to the coordinate is the slope towards the next pixel.
 
 Map: ``Grid``; ``sampled`` and its gradients, ``to_image`` and ``to_places``; grids of
 boxes and of transforms, with their gradients.
@@ -35,7 +35,7 @@ class Grid(NamedTuple):
         sizes: The shape of the images, ``[batch, height, width, channels]``.
         batch: The index of the image.
         y, x: The coordinates, in pixels; 0 where ``seen`` is False.
-        seen: Whether a pixel is read; other elements get the fill value.
+        seen: Whether a pixel is read; if not, the element gets the fill value.
         edge: What surrounds the image: nothing ("clamp"), a border of one pixel with
             the fill value ("pad"), or the opposite side of the image ("wrap").
 
@@ -86,7 +86,7 @@ def constant(values: Any, dtype: DType) -> Tensor:
 
 
 def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
-    """Read the images at the coordinates: ``[n, rows, columns, channels]``."""
+    """Sample the images at the coordinates: ``[n, rows, columns, channels]``."""
     read = _reader(image, grid, fill)
     if method == "nearest":
         y = read(*_nearest(grid))
@@ -169,7 +169,7 @@ def _index(v: Tensor, grid: Grid) -> Tensor:
 def _neighbours(
     grid: Grid, *, slope: bool = False
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return the pixels before and after each coordinate, and the latter's weight.
+    """Return the pixels before and after each coordinate, and the weight of the latter.
 
     With ``slope``, a coordinate on the last pixel lies between the last two pixels, so
     that it has a derivative.
@@ -203,7 +203,7 @@ def _interpolate(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
 
 
 def _is_on_image(v: Tensor, size: int) -> Tensor:
-    """Return whether a coordinate is on the image; NaN is not."""
+    """Return whether a coordinate is inside the image; NaN is not."""
     return compare.logical_and(v >= 0, v <= size - 1)
 
 
@@ -259,7 +259,7 @@ def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
 
 
 def _project(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
-    """Return x, y and the divisor of both for each pixel of the output."""
+    """Return x, y and their common divisor for each pixel of the output."""
     rows, columns = output_shape
     x = constant(np.arange(columns), transforms.dtype)
     y = constant(np.arange(rows)[:, None], transforms.dtype)
@@ -271,7 +271,7 @@ def _project(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
 
 
 def _fold(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
-    """Return coordinates mapped into the image, and their derivative; None means 1."""
+    """Return coordinates mapped into the image, and the slope of the map; None is 1."""
     if mode == "wrap":
         v = v % size  # may be rounded up to size
         return compare.where(compare.equal(v, size), 0, v), None
@@ -287,7 +287,7 @@ def _fold(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
 
 
 def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) -> Grid:
-    """Return the coordinates of ``transform``; only finite ones are ``seen``."""
+    """Return the coordinates of ``transform``; non-finite ones are not ``seen``."""
     b, h, w, _ = image.shape
     x, y, _ = _project(transforms, size)
     if mode == "constant":

@@ -1,8 +1,8 @@
 """Non-maximum suppression of boxes. The ops are in the namespace ``image``.
 
-Kernels: ``NonMaxSuppressionV3 V4 V5``. None has a decomposition: the selection of each
-box depends on those selected before it, so a decomposition would run thousands of small
-kernels. A backend without these kernels falls back to its host.
+Kernels: ``NonMaxSuppressionV3 V4 V5``. They have no decompositions: the selection of
+each box depends on those selected before it, so a decomposition would run thousands of
+small kernels. A backend without these kernels falls back to its host.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def non_max_suppression(
 ) -> Tensor:
     """Return the indices of boxes with high scores that do not overlap much.
 
-    The box with the highest score is selected (of equal scores, the first one), and all
-    boxes that overlap it by ``iou_threshold`` or more are dropped. This is repeated
+    The box with the highest score is selected (the first one if scores are equal), and
+    all boxes that overlap it by ``iou_threshold`` or more are dropped. This is repeated
     with the remaining boxes.
 
     Args:
@@ -122,7 +122,7 @@ def non_max_suppression(
             is never above it.
 
     Returns:
-        int32 indices, ``[at most max_output_size]``, by descending score.
+        int32 indices, at most ``max_output_size`` of them, by descending score.
 
     Raises:
         ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
@@ -163,7 +163,7 @@ def non_max_suppression_with_score(
     With ``soft_nms_sigma``, each selected box multiplies the scores of the others by
     ``exp(-iou² / (2·sigma))``, where iou is their overlap. Boxes that overlap it by
     ``iou_threshold`` or more are still dropped. The scores have a gradient only if
-    sigma is 0.
+    ``soft_nms_sigma`` is 0.
 
     Args:
         boxes: ``[n, 4]``, as in ``non_max_suppression``.
@@ -175,11 +175,12 @@ def non_max_suppression_with_score(
         soft_nms_sigma: The width of the decay, 0 or more; 0 does not lower scores.
 
     Returns:
-        int32 indices of the selected boxes, and their scores, which sigma may lower.
+        int32 indices of the selected boxes, and their scores, which may have been
+        lowered.
 
     Raises:
-        ValueError: Shapes do not fit, ``max_output_size`` or sigma is negative, or a
-            threshold is out of range.
+        ValueError: Shapes do not fit, ``max_output_size`` or ``soft_nms_sigma`` is
+            negative, or a threshold is out of range.
         TypeError: An argument is complex or contains strings.
 
     Example:
@@ -233,7 +234,7 @@ def non_max_suppression_padded(
             shape is always ``[max_output_size]``.
 
     Returns:
-        int32 indices, and their number without padding, an int32 scalar.
+        int32 indices, and their number without padding, as an int32 scalar.
 
     Raises:
         ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold

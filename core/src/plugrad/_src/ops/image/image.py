@@ -1,7 +1,7 @@
-"""Images: conversion from and to pixels, flips and rotation, colours.
+"""Images: conversion to and from pixels, flips and rotation, colors.
 
 Kernels: ``Draw FlipLeftRight FromPixels RotateWithOffset``. The namespace ``image``
-also holds the ops of ``boxes``, of ``interpolation`` and of ``resize``.
+also contains the ops of ``boxes``, ``interpolation`` and ``resize``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
 
     Args:
         pixels: A Pillow image, or a uint8 array: ``[height, width]`` or
-            ``[height, width, 1]`` for gray, 3 channels for colours, 4 for colours and
+            ``[height, width, 1]`` for gray, 3 channels for color, 4 for color and
             opacity.
         num_channels: The number of channels to return, from 1 to 4, in the order red,
             green, blue, opacity.
@@ -130,7 +130,7 @@ def _(pixels: Tensor, *, num_channels: int) -> Tensor:
 
 
 def _check_image(op: str, name: str, image: Any) -> None:
-    """Raise unless ``image`` has the shape of a single gray or colour image."""
+    """Raise unless ``image`` has the shape of a single gray or color image."""
     if len(image.shape) < 2 or image.shape[2:] not in ((), (1,), (3,), (4,)):
         rule = f"{name} must be [height, width] or [height, width, 1, 3 or 4]"
         raise misfit(op, rule, image)
@@ -157,8 +157,8 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
     Args:
         image: ``[height, width]``, or with 1, 3 or 4 channels (gray; red, green and
-            blue; these and opacity): floating numbers from 0 to 1, or integers from 0
-            to 255.
+            blue; these and opacity): floating-point numbers from 0 to 1, or integers
+            from 0 to 255.
 
     Returns:
         A uint8 NumPy array: ``[height, width]`` for gray, else
@@ -241,7 +241,7 @@ def flip_left_right(image: TensorLike, /) -> Tensor:
     return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
 
 
-# No gradient of its own: that of the decomposition is used.
+# It has no gradient of its own: that of the decomposition is used.
 decomposition(FLIP_LEFT_RIGHT, lambda image: shape.flip(image, axis=-2))
 
 
@@ -341,14 +341,13 @@ def rotate_with_offset(
     fill_value: float | Sequence[float] = 0,
     center: float | Sequence[float] = 0.5,
 ) -> Tensor:
-    """Return images rotated counterclockwise, with nearest-neighbour sampling.
+    """Return images rotated counterclockwise, with nearest-neighbor sampling.
 
     Args:
         image: ``[batch, height, width, channels]`` of any dtype.
         radians: The angle; a negative one rotates clockwise.
-        fill_value: The value of pixels from outside the image: a number, or one for
-            each channel. If there are three numbers for four channels, the opacity is
-            255.
+        fill_value: The value of pixels outside the image: a number, or one for each
+            channel. If there are three numbers for four channels, the opacity is 255.
         center: The fixed point as a fraction of the size: a number, or x and y. It is
             the pixel in column ``x · width`` and row ``y · height``, counted from 0.
 
@@ -387,13 +386,13 @@ def _(image: Tensor, *, geometry: Rotation, fill_value: Any) -> Tensor:
     return shape.reshape(compare.where(inside, y, fill), image.shape)
 
 
-# --- colours ---------------------------------------------------------------------
+# --- colors ----------------------------------------------------------------------
 
 LUMA = (0.2989, 0.587, 0.114)  # the weights of red, green and blue in ITU-R BT.601
 
 
 def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
-    """Return images with their one channel repeated three times.
+    """Return images with their single channel repeated three times.
 
     Args:
         image: ``[..., 1]`` of any dtype with at least two axes.
@@ -462,7 +461,7 @@ def threshold(
 ) -> Tensor:
     """Return 255 where an image is brighter than a threshold, and 0 elsewhere.
 
-    Colours are converted to gray, as by ``rgb_to_grayscale`` without rounding.
+    Colors are converted to gray, as by ``rgb_to_grayscale`` without rounding.
 
     Args:
         image: ``[height, width, 1]`` or ``[height, width, 3]`` of values from 0 to 255.

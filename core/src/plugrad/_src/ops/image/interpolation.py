@@ -1,4 +1,4 @@
-"""Cubic resizing, and sampling of images at grids; public in ``image``. No kernels.
+"""Cubic resizing, and sampling at a grid; public in ``image``. No kernels.
 
 The value between pixels is a weighted sum of the two or four pixels around the position
 along each axis. Both ops are compositions, so they have gradients of every order.
@@ -70,7 +70,8 @@ def resize_bicubic(
         images: ``[batch, height, width, channels]``, or without the batch; real
             numbers.
         size: The new height and width, or one number for both.
-        align_corners: Whether corner pixels are kept, as in ``resize_bilinear``.
+        align_corners: Whether corner pixels stay at the corners, as in
+            ``resize_bilinear``.
         half_pixel_centers: Whether the center of a pixel is at 1/2, as in
             ``resize_bilinear``.
         coefficient: The parameter of Keys' cubic: -0.75 in PyTorch, -0.5 in TensorFlow.
@@ -133,10 +134,10 @@ def grid_sample(
             channels]``; real numbers.
         grid: ``[batch, ..., (x, y)]``, or ``(x, y, z)`` for three spatial axes, as many
             axes as ``images``: coordinates from -1 to 1.
-        method: How to read between pixels: ``"nearest"``, where ties round to even,
+        method: How to interpolate: ``"nearest"``, where ties round to even,
             ``"bilinear"``, or, for two spatial axes, ``"bicubic"``.
         padding_mode: What surrounds an image: ``"zeros"``; ``"border"``, the pixel at
-            the edge; ``"reflection"``, mirror images.
+            the edge; or ``"reflection"``, mirror images.
         align_corners: Whether -1 and 1 are the centers of the first and the last pixel;
             if False, they are the outer edges of these pixels.
 
@@ -180,7 +181,7 @@ def grid_sample(
 
 
 def _pixel_position(v: Tensor, size: int, aligned: bool) -> Tensor:
-    """Convert coordinates from -1 to 1 to positions in pixels; NaN is outside."""
+    """Convert coordinates in [-1, 1] to positions in pixels; NaN is outside."""
     v = (v + 1) * ((size - 1) / 2) if aligned else ((v + 1) * size - 1) / 2
     return (
         compare.where(compare.equal(v, v), v, -MAX_COORDINATE)
@@ -190,7 +191,7 @@ def _pixel_position(v: Tensor, size: int, aligned: bool) -> Tensor:
 
 
 def _fold(v: Tensor, size: int, outside: str, aligned: bool) -> Tensor:
-    """Replace positions outside an axis by the positions that are read instead."""
+    """Replace positions outside an axis with the positions to read instead."""
     if outside == "zeros":
         return v
     if outside == "reflection":
@@ -208,7 +209,7 @@ class Tap(NamedTuple):
 
 
 def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> list[Tap]:
-    """Return the pixels around coordinates on one axis."""
+    """Return the pixels around coordinates along one axis."""
     fold = functools.partial(_fold, size=size, outside=outside, aligned=aligned)
     position = _pixel_position(v, size, aligned)
     position = position if method == "bicubic" else fold(position)
@@ -230,7 +231,7 @@ def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> lis
 
 
 def _weighted_sum(x: Tensor, taps: list[list[Tap]], zeros: bool) -> Tensor:
-    """Return the weighted sums of pixels; ``taps`` has a list for each axis.
+    """Return the weighted sums of pixels; ``taps`` contains a list for each axis.
 
     All corners are read at once. Taps outside the image read a zero pixel that is
     appended to the image, because an infinite pixel with the weight 0 would give NaN.

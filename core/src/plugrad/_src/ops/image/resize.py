@@ -64,7 +64,7 @@ def _forward_attributes(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
-    """Convert the user's attributes to the contract's."""
+    """Convert the attributes of the op to those of the contract."""
     options = (align_corners, half_pixel_centers)
     return {"geometry": _resizing("run_kernel", images.shape, size, *options)}
 
@@ -77,7 +77,7 @@ def _backward_attributes(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
-    """Convert the user's attributes for a transpose; the size is that of ``dy``."""
+    """Convert the attributes of the op for a transpose; the size is that of ``dy``."""
     x = images or Spec(sizes("run_kernel", in_shape, "in_shape"), dy.dtype)
     options = {"align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
     return _forward_attributes(x, size=dy.shape[1:3], **options)
@@ -151,8 +151,8 @@ def resize_bilinear(
         images: ``[batch, height, width, channels]``, or without the batch; real
             numbers.
         size: The new height and width, or one number for both.
-        align_corners: Whether the centers of the corner pixels are kept: pixel i is
-            read at ``i · (old - 1) / (new - 1)``.
+        align_corners: Whether the centers of the corner pixels stay at the corners:
+            pixel i is read at ``i · (old - 1) / (new - 1)``.
         half_pixel_centers: Whether pixels are squares with the center at 1/2: pixel i
             is read at ``(i + 1/2) · old / new - 1/2``. With neither option it is read
             at ``i · old / new``.
@@ -195,14 +195,15 @@ def resize_nearest_neighbor(
 ) -> Tensor:
     """Return images of another size, with the value of the nearest pixel.
 
-    If two pixels are equally near, the later one is used. With neither option, it is
-    always the pixel at or before the coordinate that is used.
+    If two pixels are equally near, the later one is used. With neither option, the
+    pixel at or before the coordinate is always used.
 
     Args:
         images: ``[batch, height, width, channels]``, or without the batch; of any
             dtype.
         size: The new height and width, or one number for both.
-        align_corners: Whether corner pixels are kept, as in ``resize_bilinear``.
+        align_corners: Whether corner pixels stay at the corners, as in
+            ``resize_bilinear``.
         half_pixel_centers: Whether the center of a pixel is at 1/2, as in
             ``resize_bilinear``.
 
@@ -252,7 +253,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 
 
 def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
-    """Return the weights of the pixels before and after, along an axis."""
+    """Return the weights of the pixels before and after each position along an axis."""
     after = share.reshape(-1, *(1,) * (3 - axis))
     return [_sampling.constant(w, x.dtype) for w in (1 - after, after)]
 
@@ -279,7 +280,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 
 
 def _register_transposes(to: Kernel, back: Kernel) -> None:
-    """Register a resizing and its transpose as each other's gradients."""
+    """Register a resizing and its transpose as gradients of each other."""
     gradients(to, images=lambda dy, geometry: run(back, None, dy, geometry=geometry))
     gradients(back, images=None)  # only the shape of images is used
     gradients(back, dy=lambda ddx, geometry: run(to, ddx, geometry=geometry))
@@ -347,8 +348,8 @@ def crop_and_resize(
             first pixel and 1 that of the last. ``y1 > y2`` flips the part upside down.
         box_ind: ``[count]``, integers: the index of the image for each box.
         crop_size: Height and width of the result, or one number for both.
-        method: How to read between pixels: ``"bilinear"``, or ``"nearest"``, where
-            halves round up.
+        method: How to interpolate: ``"bilinear"``, or ``"nearest"``, where halves round
+            up.
         extrapolation_value: The value outside the image.
 
     Returns:
@@ -473,7 +474,7 @@ def transform(
     fill_value: float = 0,
     output_shape: Sizes | None = None,
 ) -> Tensor:
-    """Return images under projective transforms.
+    """Return projective transforms of images.
 
     Pixel (x, y) of the result is read at ``((a·x + b·y + c) / k, (d·x + e·y + f) / k)``
     of the image, where ``k = g·x + h·y + 1``.
@@ -482,8 +483,8 @@ def transform(
         image: ``[batch, height, width, channels]``, real numbers.
         transforms: ``[batch, 8]``, rows of (a, b, c, d, e, f, g, h), or ``[1, 8]`` for
             all images.
-        interpolation: How to read between pixels: ``"nearest"``, where halves round up,
-            or ``"bilinear"``.
+        interpolation: How to interpolate: ``"nearest"``, where halves round up, or
+            ``"bilinear"``.
         fill_mode: The values outside the image: ``"constant"`` stands for
             ``fill_value``, ``"reflect"`` for the mirrored image (d c b a | a b c d | d
             c b a), ``"wrap"`` for the repeated image (a b c d | a b c d | a b c d), and

@@ -286,7 +286,8 @@ def tensor_scatter_update(
             like the methods of ``x.at[indices]`` in JAX.
 
     Returns:
-        A tensor with the shape of ``x`` and the promoted dtype of both arguments.
+        A tensor with the shape of ``x`` and the promoted dtype of ``x`` and
+        ``updates``.
 
     Raises:
         ValueError: The shapes do not fit.
