@@ -58,8 +58,7 @@ def _(x: Tensor) -> Tensor:
 
 
 def gaussian(x: Tensor, factor: float = 1.0) -> Tensor:
-    """Return ``e^(-factor · x²)`` for a factor of 1 or ½, accurate even for small
-    results.
+    """Return ``e^(-factor · x²)`` for a factor of 1 or ½, accurate for small results.
 
     The derivative comes from ``rest`` alone, because ``c`` is piecewise constant.
     """

@@ -3,7 +3,7 @@
 These modules build on ``gather`` and ``slicing``, which are in ``array``.
 
 - ``indexing``: Python's ``x[...]`` and ``x[...] = y``, and ``strided_slice``.
-- ``scatter``: reading, writing and combining slices at multi-dimensional indices.
+- ``scatter``: reading, writing and combining slices at multidimensional indices.
 - ``search``: positions in sorted sequences, unique elements, masks.
 - ``sorting``: sorting, the k largest elements, and quantiles.
 """

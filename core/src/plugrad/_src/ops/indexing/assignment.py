@@ -39,7 +39,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> None:
-    """Replace the value of ``x`` by one in which ``x[key]`` is ``value``.
+    """Replace the value of ``x`` with one in which ``x[key]`` is ``value``.
 
     ``x[key] = value`` calls this op. Only the object ``x`` gets the new value. Tensors
     that were computed from ``x``, its aliases, and values that tapes have saved keep
@@ -49,15 +49,16 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
 
     Args:
         x: A tensor, or a variable, to which the new value is assigned.
-        key: See ``getitem``. If index arrays name an element several times, it gets the
-            last of the values.
+        key: See ``getitem``. If index arrays name an element more than once, it gets
+            the last value.
         value: A tensor, which is broadcast to the shape of ``x[key]`` and converted to
             the dtype of ``x``.
 
     Raises:
         IndexError: See ``getitem``.
         ValueError: The value does not broadcast to the shape of ``x[key]``.
-        TypeError: The value is complex or strings, and ``x`` is not.
+        TypeError: The value is complex and ``x`` is not, or only one of the two
+            contains strings.
         OverflowError: The value is a number that the dtype of ``x`` cannot represent.
 
     Example:
@@ -97,7 +98,7 @@ def _assigned(x: Tensor, key: Any, value: TensorLike) -> Tensor:
     read = parse_key("setitem", x.shape, key)
     target_shape = read.result_shape()
     lead = len(new.shape) - len(target_shape)
-    if lead > 0 and set(new.shape[:lead]) == {1}:  # NumPy also drops leading ones
+    if lead > 0 and set(new.shape[:lead]) == {1}:  # NumPy also drops leading axes of 1
         new = shape.reshape(new, new.shape[lead:])
     if geometry.broadcast("setitem", new.shape, target_shape) != target_shape:
         raise misfit("setitem", f"the value must broadcast to {target_shape}", new)
@@ -119,7 +120,7 @@ def _assigned(x: Tensor, key: Any, value: TensorLike) -> Tensor:
 
 
 def _convert_value(x: Tensor, value: TensorLike) -> Tensor:
-    """Convert a value that is assigned to the dtype of ``x``."""
+    """Convert ``value``, which is to be assigned, to the dtype of ``x``."""
     numbers = isinstance(value, bool | int | float | list | tuple)
     numbers = numbers and x.dtype is not STRING
     if numbers or (isinstance(value, complex) and x.dtype.kind == "c"):
@@ -135,10 +136,10 @@ def _convert_value(x: Tensor, value: TensorLike) -> Tensor:
 
 
 def _write_indices(read: ParsedKey) -> tuple[Tensor, int]:
-    """Return the positions that a key selects: ``[..., depth]``, and the depth.
+    """Return the positions that a key selects, ``[..., depth]``, and ``depth``.
 
     Each row is a position in the first ``depth`` axes of the source: all axes up to the
-    last one that is not selected whole. The rows are arranged along the axes of
+    last one not indexed by a full slice. The leading axes of the result are the axes of
     ``x[key]`` that come from these axes.
     """
     depth = read.depth()
@@ -167,7 +168,7 @@ def _write_indices(read: ParsedKey) -> tuple[Tensor, int]:
 
 
 def _stacked(columns: list[Any], lead: Shape) -> Tensor:
-    """Broadcast and stack columns of indices, which are arrays or tensors."""
+    """Broadcast and stack columns of indices, given as arrays or tensors."""
     if not any([isinstance(column, Tensor) for column in columns]):
         known = [np.broadcast_to(column, lead) for column in columns]
         return _convert.integer_tensor("setitem", "indices", np.stack(known, axis=-1))

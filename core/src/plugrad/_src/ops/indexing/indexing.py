@@ -1,7 +1,7 @@
 """Python's ``x[...]`` and ``strided_slice``. No kernels.
 
 A key is applied in up to three steps; most keys need one or two. Slices and integers
-need a strided slice, removed and new axes need a reshape, and index arrays need a
+need a strided slice, removing or adding axes needs a reshape, and index arrays need a
 gather.
 
 Map: ``getitem``; iteration and ``in``; ``select``; ``strided_slice``; index arrays.
@@ -34,8 +34,8 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
         key: One of the following, or a tuple of them: an integer; a slice; ``...``;
             None, which makes a new axis; an index array, that is, a tensor, array or
             list of integers; or a mask, a bool tensor with the shape of the axes that
-            it indexes. Several index arrays broadcast. If they are adjacent, their axes
-            stay in their position; otherwise they come first.
+            it indexes. Several index arrays broadcast. If the arrays are adjacent, the
+            broadcast axes replace theirs; otherwise the broadcast axes come first.
 
     Raises:
         IndexError: There are too many entries, an integer is out of range, or a mask
@@ -49,7 +49,7 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
 
 
 def iterate(x: TensorLike, /) -> Iterator[Tensor]:
-    """Return an iterator over the first axis; raise a TypeError if there is none."""
+    """Return an iterator over the first axis; raise a TypeError if ``x`` has none."""
     x = _convert.asarray(x)
     if not x.shape:
         raise TypeError("iter: cannot iterate over a tensor without axes")
@@ -59,7 +59,8 @@ def iterate(x: TensorLike, /) -> Iterator[Tensor]:
 def contains(x: TensorLike, value: TensorLike, /) -> bool:
     """Return whether an element of ``x`` equals ``value``, as ``value in x`` does.
 
-    A ``value`` with axes broadcasts; a single pair of equal elements is enough.
+    A ``value`` that is not a scalar is broadcast; a single pair of equal elements is
+    enough.
     """
     return bool(compare.equal(x, value)._values().any())
 
@@ -101,13 +102,13 @@ def strided_slice(
     Args:
         x: A tensor of any dtype.
         begin: The first index along each axis; negative ones count from the end.
-        end: The end along each axis, which is not included.
+        end: The end along each axis, exclusive.
         strides: The steps; 1 by default.
         begin_mask: The entries that start at the first element, or at the last one for
             a negative stride.
         end_mask: The entries that extend to the end.
         ellipsis_mask: The entry that stands for all axes that no other entry names.
-            This mask takes precedence over the other ones.
+            This mask takes precedence over the other masks.
         new_axis_mask: The entries that insert a new axis of size 1.
         shrink_axis_mask: The entries that select the single element at ``begin`` and
             remove the axis.
@@ -185,7 +186,7 @@ def _apply_index_arrays(op: str, x: Tensor, read: ParsedKey) -> Tensor:
             x = run(shape.TRANSPOSE, x, axes=(*axes, *rest))
         y = run(scatter.GATHER_ND, x, shape.stack(arrays, axis=-1))
         start = 0
-    wide = len(y.shape) - rank + len(axes)  # the number of axes of the index arrays
+    wide = len(y.shape) - rank + len(axes)  # the rank of the broadcast index arrays
     target = 0 if read.apart else first
     if start == target or not wide:
         return y

@@ -1,4 +1,4 @@
-"""The meaning of the key of ``x[key]`` for a shape.
+"""Interpretation of the key of ``x[key]`` for a given shape.
 
 Integers, lists and arrays that are known on the host are checked at once, and negative
 indices count from the end. A mask is read on the host, because the shape of the result
@@ -26,16 +26,16 @@ ALL = slice(None)
 
 
 class ParsedKey(NamedTuple):
-    """The meaning of a key for a shape.
+    """A key, interpreted for a shape.
 
     Attributes:
         source: The shape, with the axes of each mask merged into one.
         begin, size, strides: The strided slice of ``source``.
-        view: The shape after the slice, without the axes that integers remove, and with
-            the new axes.
+        view: The shape after the slice, without axes removed by integers, and with new
+            axes.
         arrays: The index arrays, by their axis in ``view``.
         apart: Whether other entries separate the index arrays and integers.
-        axes: For each axis of ``view`` its axis in ``source``; None for a new axis.
+        axes: The axis in ``source`` of each axis of ``view``; None for a new axis.
 
     """
 
@@ -64,7 +64,7 @@ class ParsedKey(NamedTuple):
         return (*before, *self.index_shape(), *after)
 
     def depth(self) -> int:
-        """Return the number of axes up to the last one that is not selected whole."""
+        """Return the number of axes up to the last one not indexed by a full slice."""
         whole = zip(self.size, self.strides, strict=True)
         read = {self.axes[i] for i in self.arrays}
         return max(
@@ -173,14 +173,14 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
 
 
 def _axis_count(entry: Any) -> int:
-    """Return how many axes an entry of a key indexes."""
+    """Return the number of axes that an entry of a key indexes."""
     if hasattr(entry, "dtype"):
         return len(entry.shape) if entry.dtype == BOOL else 1
     return 0 if entry is None or entry is Ellipsis else 1
 
 
 def _normalize_entry(op: str, entry: Any) -> Any:
-    """Return one entry as None, Ellipsis, a slice, an int, a tensor or an array."""
+    """Convert an entry to None, Ellipsis, a slice, an int, a tensor or an array."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return entry
     if isinstance(entry, bool | np.bool_):

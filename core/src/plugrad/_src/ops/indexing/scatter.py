@@ -1,10 +1,10 @@
-"""Reading and writing slices at multi-dimensional indices.
+"""Reading and writing slices at multidimensional indices.
 
 Kernels: ``GatherNd ScatterNd TensorScatterExtremum TensorScatterUpdate``. Each row of
 an index tensor ``[..., k]`` is an index into the first k axes; in kernels, indices
 count from 0. If an index is out of range along any axis, every backend raises
-IndexError: at once or, if it works asynchronously, at the next read. No other slice is
-read or written instead.
+IndexError: at once or, if it works asynchronously, at the next read. An out-of-range
+index never reads or writes another slice.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ GATHER_ND = Kernel(
 
 
 def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
-    """Return the slices of ``x`` at ``indices``, each an index into the first k axes.
+    """Return the slices of ``x`` at ``indices``, which index its first k axes.
 
-    Negative indices count from the end. The gradient adds up where a slice is read
-    several times.
+    Negative indices count from the end. If a slice is read several times, its gradients
+    add up.
 
     Args:
         x: A tensor of any dtype, of rank 1 or more.
@@ -112,7 +112,7 @@ def _(params: Tensor, indices: Tensor) -> Tensor:
 
 
 def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
-    """Convert indices into the axes ``lead`` to indices into their flattened axis.
+    """Convert indices into axes of sizes ``lead`` to indices into one flattened axis.
 
     An index that is out of range along any axis becomes a negative number.
     """
@@ -128,7 +128,7 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
 
 
 def _check_rows(rows: Tensor) -> Tensor:
-    """Return row numbers; a gather with GatherV2 checks that none is negative."""
+    """Return row numbers; an extra GatherV2 checks that none is negative."""
     zero = creation.zeros((1,), dtype=rows.dtype)
     index = binary.minimum(rows, 0)
     return rows + run(gather.GATHER_V2, zero, index, axis=0, batch_dims=0)
@@ -164,7 +164,7 @@ def scatter_nd(
 ) -> Tensor:
     """Return zeros of ``shape`` to which ``updates`` are added at ``indices``.
 
-    Updates with the same index add up; bool updates combine by ``or``.
+    Updates with the same index add up; bool updates are combined with ``or``.
 
     Args:
         indices: ``[..., k]``, integers, each row an index into the first k axes;
@@ -173,7 +173,7 @@ def scatter_nd(
         shape: The sizes of the result.
 
     Returns:
-        A tensor of ``shape`` and the dtype of ``updates``.
+        A tensor of ``shape`` with the dtype of ``updates``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -333,7 +333,7 @@ def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
         return tensor
     count = ids.shape[0]
     total = math.prod(lead)
-    at = compare.where(_is_last(ids, total), ids, -1)  # the others are dropped
+    at = compare.where(_is_last(ids, total), ids, -1)  # other updates are dropped
     hit = _sums(creation.ones((count, 1), dtype=INT32), at, total) > 0
     new = run(
         gather.GATHER_V2,
@@ -350,11 +350,11 @@ def _sums(x: Tensor, ids: Tensor, count: int) -> Tensor:
 
 
 def _is_last(ids: Tensor, total: int) -> Tensor:
-    """Return which elements of ``ids`` are the last with their value.
+    """Return a mask of the last occurrence of each value in ``ids``.
 
-    The last one has the highest position. For each bit of the positions, from the
-    highest to the lowest, elements without the bit are dropped if a remaining element
-    with the same id has it. This takes log2(n) rounds, and no sorting.
+    The last occurrence has the highest position. For each bit of the positions, from
+    the highest to the lowest, elements without the bit are dropped if a remaining
+    element with the same id has it. This takes log2(n) rounds and needs no sorting.
     """
     count = ids.shape[0]
     numbers = np.arange(count, dtype=np.int32)
@@ -377,7 +377,7 @@ def _zero_updated(dy: Tensor, indices: Tensor, updates_spec: Spec) -> Tensor:
 def _gather_surviving(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
     """Return the slices of ``dy`` for updates that were not overwritten, else zeros.
 
-    Writing the position of each update instead of its values shows which one is left.
+    Writing the positions of the updates instead of their values shows which remain.
     """
     *lead, depth = indices.shape
     numbers = run(shapes.RESHAPE, ranges.arange(math.prod(lead)), shape=tuple(lead))
@@ -426,11 +426,11 @@ def _combine_updates(
     indices: Tensor,
     updates: Tensor,
 ) -> Tensor:
-    """Combine updates with the same index by an associative function, and with ``x``.
+    """Combine ``x`` and updates with the same index by an associative function.
 
     The updates are sorted by index. A scan in log2(n) rounds combines each update with
-    all earlier ones of the same index. The last of them, which is the one that is
-    written, then combines them all.
+    all earlier ones that have the same index, so the last of them, which is the one
+    that is written, combines them all.
     """
     lead = x.shape[: indices.shape[-1]]
     rows, ids = _as_rows("tensor_scatter_update", updates, lead, indices)
@@ -460,7 +460,8 @@ def _combine_updates(
 def _tie_shares(
     dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where ``tensor`` and where ``updates`` equal the result, and the shares.
+    """Return where ``tensor`` and ``updates`` equal the result, and the shares of
+    ``dy``.
 
     A share is ``dy`` divided by the number of elements that equal the result.
     """

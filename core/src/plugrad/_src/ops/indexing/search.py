@@ -1,4 +1,4 @@
-"""Searching: positions in sorted sequences, unique elements, elements on a condition.
+"""Searching: positions in sorted sequences, unique elements, and masks.
 
 Kernels: ``LowerBound SearchSorted Unique UpperBound``. Where elements are ordered, NaN
 is greater than every number; where they are compared for equality, NaN equals nothing.
@@ -79,10 +79,11 @@ def searchsorted(
     side: Side = "left",
     sorter: TensorLike | None = None,
 ) -> Tensor:
-    """Return the indices at which ``x1`` stays sorted if ``x2`` is inserted.
+    """Return the indices at which inserting ``x2`` keeps ``x1`` sorted.
 
-    ``"left"`` inserts before equal elements: the index i has ``x1[i-1] < v <= x1[i]``.
-    ``"right"`` inserts after them: ``x1[i-1] <= v < x1[i]``. NaN is the greatest.
+    ``"left"`` inserts before equal elements: for a value v, the index i satisfies
+    ``x1[i-1] < v <= x1[i]``. ``"right"`` inserts after them: ``x1[i-1] <= v < x1[i]``.
+    NaN is greater than every number.
 
     Args:
         x1: Ascending real numbers ``[n]``; or ``[..., n]`` with the leading axes of
@@ -118,7 +119,7 @@ def searchsorted(
 def _search_rows(
     kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side
 ) -> Tensor:
-    """Run a kernel on rows ``[batch, n]`` and the values to find, ``[batch, m]``."""
+    """Reshape to rows ``[batch, n]`` and values ``[batch, m]``, and run a kernel."""
     op = kernel.op
     x1, x2 = _convert.promote_all(op, x1, x2)
     lead = x1.shape[:-1]
@@ -134,7 +135,7 @@ def _search_rows(
 
 @decomposition(SEARCH_SORTED)
 def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
-    """Search all rows by bisection, with intervals of the same size."""
+    """Bisect all rows in parallel, with intervals of equal size."""
     base = creation.zeros(values.shape, dtype=INT32)
     left = sorted_sequence.shape[1]
     nan = compare.not_equal(values, values) if values.dtype.kind == "f" else None
@@ -361,7 +362,7 @@ def unique_inverse(
     sorted: bool = True,
     **unknown: Unpack[Nothing],
 ) -> UniqueInverse:
-    """Return unique elements or slices, and the index of each element of ``x`` in them.
+    """Return unique elements or slices, and the index in them of each element of ``x``.
 
     ``take(values, inverse_indices, axis=axis or 0)`` is ``x``. The values are those of
     ``unique_values``.
@@ -475,7 +476,7 @@ def _unique(
 ) -> tuple[Tensor, Tensor, int, Shape]:
     """Return unique values, the inverse indices, the axis, and a shape.
 
-    The shape is that of the inverse indices that the user gets.
+    The shape is that of the inverse indices returned to the user.
     """
     x = _convert.asarray(x)
     sorted = flag(op, "sorted", sorted)
@@ -497,7 +498,7 @@ def _counts(values: Tensor | Spec, inverse: Tensor, axis: int) -> Tensor:
 def _unique_gradient(
     dy: Tensor, dindices: Tensor, indices: Tensor, values_spec: Spec, axis: int
 ) -> Tensor:
-    """Share ``dy`` equally among the elements that are equal."""
+    """Share ``dy`` equally among equal elements."""
     rest = (1,) * (len(values_spec.shape) - 1 - axis)
     counts = _counts(values_spec, indices, axis)
     counts = run(shapes.RESHAPE, counts, shape=(*counts.shape, *rest))
@@ -551,7 +552,7 @@ def boolean_mask(
 
     Args:
         x: A tensor of any dtype.
-        mask: A bool tensor with at least one axis. Its shape is that of the axes of
+        mask: A bool tensor with at least one axis. Its shape must match the axes of
             ``x`` from ``axis`` on.
         axis: The first axis of ``x`` that ``mask`` applies to.
 

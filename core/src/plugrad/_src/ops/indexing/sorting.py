@@ -1,7 +1,7 @@
 """Sorting elements. Kernels: ``Sort TopK``.
 
-NaN counts as greater than every number; of equal elements the one with the lower index
-comes first.
+NaN counts as greater than every number; among equal elements, the one with the lower
+index comes first.
 
 Map: the largest elements; sorting; quantiles (``median quantile``).
 """
@@ -51,8 +51,8 @@ def top_k(
 ) -> tuple[Tensor, Tensor]:
     """Return the ``k`` largest elements along the last axis, and their indices.
 
-    NaN counts as the largest number, and of equal elements the first is taken. The
-    gradient goes to the elements that are returned.
+    NaN counts as the largest number, and the first of several equal elements is taken.
+    The gradient flows to the elements that are returned.
 
     Args:
         x: A tensor of real numbers with at least one axis.
@@ -110,8 +110,8 @@ def in_top_k(
 ) -> Tensor:
     """Return whether each target is among the ``k`` classes with the largest scores.
 
-    If predictions are equal, the one for the lower class counts as larger. The result
-    is False for a target that is not a class.
+    If scores are equal, the one of the class with the lower number counts as larger.
+    The result is False for a target that is not a class.
 
     Args:
         predictions: ``[..., classes]``, real numbers.
@@ -181,8 +181,8 @@ def sort(
         axis: The axis to sort.
         descending: Whether to sort from the greatest to the least; NaN then comes
             first.
-        stable: Has no effect: the order of equal elements is always kept. The array API
-            standard has this argument.
+        stable: Has no effect: the order of equal elements is always kept. The argument
+            exists for the array API standard.
 
     Returns:
         A tensor with the shape and dtype of ``x``.
@@ -203,8 +203,8 @@ def sort(
     return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
 
 
-# No gradient here: the decomposition contains TopK, whose gradient uses the indices
-# that it returns.
+# No gradient is registered: the decomposition contains TopK, whose gradient uses the
+# indices that it returns.
 decomposition(SORT, lambda x, axis, descending: _sort_by_top_k(x, axis, descending, 0))
 
 
@@ -219,14 +219,15 @@ def argsort(
 ) -> Tensor:
     """Return the indices that sort ``x`` along ``axis``.
 
-    Equal elements keep their order, in both directions; NaN is the greatest.
+    Equal elements keep their order in both directions; NaN is greater than every
+    number.
 
     Args:
         x: A tensor of real numbers.
         axis: The axis to sort.
         descending: Whether to sort from the greatest to the least.
-        stable: Has no effect: the order of equal elements is always kept. The array API
-            standard has this argument.
+        stable: Has no effect: the order of equal elements is always kept. The argument
+            exists for the array API standard.
 
     Returns:
         An int32 tensor with the shape of ``x``.
@@ -269,8 +270,8 @@ def _sort_by_top_k(x: Tensor, axis: int, descending: bool, output: int) -> Tenso
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 Shares = np.ndarray[Any, DType]
 
-# By method: the function from the exact position of a quantile among the sorted
-# elements to the position that is read.
+# For each method, a function that maps the exact position of a quantile among the
+# sorted elements to the position to read.
 _POSITIONS: dict[str, Callable[[Any], Any]] = {
     "linear": np.positive,
     "lower": np.floor,
@@ -335,7 +336,7 @@ def quantile(
             first in the result.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
         keepdims: Whether to keep the reduced axes, with size 1.
-        method: ``"linear"`` interpolates between the two neighbours, ``"lower"`` and
+        method: ``"linear"`` interpolates between the two neighbors, ``"lower"`` and
             ``"higher"`` take one of them, ``"nearest"`` takes the nearer one (the one
             with the even index if both are equally near), and ``"midpoint"`` takes
             their mean.
@@ -358,7 +359,7 @@ def quantile(
         raise unexpected(quantile, unknown)
     try:
         shares = np.asarray(q)
-    except ValueError:  # nested lists that differ in length
+    except ValueError:  # nested lists of different lengths
         shares = np.asarray(None)
     if shares.dtype.kind not in "iuf":
         raise TypeError(f"quantile: q must be real numbers, got {q!r}")

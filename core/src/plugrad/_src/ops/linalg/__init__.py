@@ -5,7 +5,7 @@
 - ``eigenvalues``: eigenvalues of general matrices.
 - ``einsum``: Einstein summation.
 - ``linalg``: the namespace ``plugrad.linalg``; powers, norms and condition numbers.
-- ``matrix``: structure of matrices, and systems of equations.
+- ``matrix``: diagonal and band matrices, inverses, and systems of equations.
 - ``matrix_factors``: Cholesky, QR, singular values, and Hermitian eigenvalues.
 - ``matrix_functions``: LU, the exponential, and chains of products.
 - ``products``: products of vectors and matrices, and their diagonals.

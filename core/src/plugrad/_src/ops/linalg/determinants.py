@@ -52,9 +52,9 @@ def det(x: TensorLike, /) -> Tensor:
     """Return the determinant of each matrix.
 
     It is computed by LU decomposition with partial pivoting. The first and second
-    derivatives are also correct for singular matrices. The third is correct if all
-    singular values differ, and NaN otherwise. The determinant of an empty matrix is 1.
-    A matrix with NaN gives NaN.
+    derivatives are also correct for singular matrices. The third derivative is correct
+    if all singular values differ, and NaN otherwise. The determinant of an empty matrix
+    is 1. A matrix with NaN gives NaN.
 
     Args:
         x: ``[..., n, n]``; integers become float32.
@@ -98,7 +98,7 @@ COFACTOR: Kernel = Kernel(
 
 @decomposition(COFACTOR)
 def _(x: Tensor) -> Tensor:
-    """Return ``∂det(x) / ∂x``: cofactors of a product are a product of cofactors."""
+    """Return ``∂det(x) / ∂x``; the cofactors of a product are products of cofactors."""
     u, s, vh, sign = _svd_with_sign(x)
     return sign * complexes.conjugate(product(u * row(_products_of_others(s)), vh))
 
@@ -113,8 +113,8 @@ def _svd_with_sign(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _products_of_others(x: Tensor) -> Tensor:
     """Return, for each element of the last axis, the product of all others.
 
-    Nothing is divided. The elements of two halves form pairs; the result for an element
-    is its partner times the product of all other pairs.
+    There are no divisions. The elements of two halves are paired; the result for an
+    element is its partner times the product of all other pairs.
     """
     n = x.shape[-1]
     if n < 2:

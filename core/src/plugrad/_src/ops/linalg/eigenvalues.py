@@ -55,10 +55,10 @@ EIG = Kernel(
 def eig(x: TensorLike, /) -> EigResult:
     """Return the eigenvalues ``w`` and eigenvectors ``v`` of square matrices.
 
-    ``x·v = v·diag(w)``. Both are complex, even for real matrices. The order of the
-    eigenvalues is free, and so is the phase of each eigenvector; a function that
-    depends on the phase has no gradient. The eigenvectors of equal eigenvalues have no
-    gradient, and neither has a matrix without a basis of eigenvectors. Use ``eigh`` for
+    ``x·v = v·diag(w)``. Both are complex, even for real matrices. The eigenvalues may
+    be in any order, and each eigenvector may have any phase; a function that depends on
+    the phase has no gradient. There is also no gradient for the eigenvectors of equal
+    eigenvalues, or for a matrix without a basis of eigenvectors. Use ``eigh`` for
     Hermitian matrices.
 
     Args:
@@ -66,8 +66,9 @@ def eig(x: TensorLike, /) -> EigResult:
 
     Returns:
         A named tuple of ``eigenvalues``, ``[..., n]``, and ``eigenvectors``,
-        ``[..., n, n]``, columns of length 1. They are complex128 if ``x`` is float64 or
-        complex128, complex64 otherwise. A matrix with NaN or an infinity gives NaN.
+        ``[..., n, n]``, whose columns have length 1. They are complex128 if ``x`` is
+        float64 or complex128, complex64 otherwise. A matrix with NaN or an infinity
+        gives NaN.
 
     Raises:
         ValueError: The matrices are not square.
@@ -94,8 +95,8 @@ def eig(x: TensorLike, /) -> EigResult:
 def _eig_gradient(dw: Tensor, dv: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Tensor:
     """Return ``v⁻ᴴ·(diag(dw) + p / e)·vᴴ``, or its real part if ``x`` is real.
 
-    ``p`` is ``vᴴ·dv`` without the part that would change the lengths of the vectors,
-    and the elements of ``e`` are the conjugates of ``w[j] - w[i]``.
+    ``p`` is ``vᴴ·dv`` without the component that would change the lengths of the
+    eigenvectors, and the elements of ``e`` are the conjugates of ``w[j] - w[i]``.
     """
     unit = grids.eye(w.shape[-1], dtype=w.dtype)
     inner = matrix.row(dw) * unit
@@ -127,15 +128,15 @@ EIGVALS = Kernel(
 def eigvals(x: TensorLike, /) -> Tensor:
     """Return the complex eigenvalues of square matrices.
 
-    Their order is free. A matrix without a basis of eigenvectors has no gradient. Use
-    ``eigvalsh`` for Hermitian matrices.
+    They may be in any order. A matrix without a basis of eigenvectors has no gradient.
+    Use ``eigvalsh`` for Hermitian matrices.
 
     Args:
         x: ``[..., n, n]``.
 
     Returns:
-        A tensor ``[..., n]``: complex128 if ``x`` is float64 or complex128, and else
-        complex64. A matrix with NaN or an infinity gives NaN.
+        A tensor ``[..., n]``: complex128 if ``x`` is float64 or complex128, complex64
+        otherwise. A matrix with NaN or an infinity gives NaN.
 
     Raises:
         ValueError: The matrices are not square.
@@ -153,5 +154,5 @@ def eigvals(x: TensorLike, /) -> Tensor:
     return run(EIGVALS, _matrices("eigvals", x))
 
 
-# No gradient: the decomposition computes the vectors that it needs.
+# No gradient: the decomposition computes the eigenvectors that a gradient needs.
 decomposition(EIGVALS, lambda x: run_many(EIG, x)[0])

@@ -34,7 +34,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _terms(equation: str) -> tuple[list[str], str]:
-    """Return the terms of the inputs and that of the output of a canonical equation."""
+    """Return the input terms and the output term of a canonical equation."""
     inputs, _, output = equation.partition("->")
     return inputs.split(","), output
 
@@ -43,7 +43,7 @@ def _terms(equation: str) -> tuple[list[str], str]:
 def _canonical(
     equation: str, shapes: tuple[Shape, ...]
 ) -> tuple[str, tuple[Shape, ...]]:
-    """Return the canonical form of an equation, and the shapes to give the operands.
+    """Return the canonical form of an equation, and the shapes of the operands for it.
 
     The axes of ``...`` get unused letters, except axes of size 1 that broadcast.
     """
@@ -92,7 +92,7 @@ def _check_terms(equation: str, terms: list[str], count: int) -> None:
 def _sizes(
     equation: str, axes: list[Axes], dots: str, shapes: tuple[Shape, ...]
 ) -> dict[str, int]:
-    """Return the size of each letter; those of ``...`` broadcast."""
+    """Return the size of each letter; letters that stand for ``...`` broadcast."""
     found: dict[str, int] = {}
     for letter, n in itertools.chain(*axes):
         known = found.setdefault(letter, n)
@@ -143,8 +143,8 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     share one index: a letter that is repeated in a term selects a diagonal
     (``"ii->i"``), and axes with the same letter in two terms are multiplied element by
     element. Letters that are not in the output are summed over. Without ``->``, the
-    output consists of the letters that occur once, in alphabetic order. ``...`` stands
-    for all further axes, which broadcast and, without ``->``, come first.
+    output consists of the letters that occur once, in alphabetical order. ``...``
+    stands for all remaining axes, which broadcast and, without ``->``, come first.
 
     Three or more operands are multiplied in pairs, in an order that keeps intermediate
     results small. Integers wrap.
@@ -152,7 +152,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     Args:
         equation: The terms separated by commas, optionally followed by ``->`` and the
             term of the output. Spaces are ignored.
-        operands: As many tensors of numbers or bool as there are terms.
+        operands: Tensors of numbers or bool, one for each term.
 
     Returns:
         A tensor of the promoted dtype; int32 for bool.
@@ -210,7 +210,7 @@ def _(*tensors: Tensor, equation: str) -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _path(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
-    """Return the positions of the parts to multiply in each step.
+    """Return the indices of the parts to multiply in each step.
 
     The product of a step is appended to the list of parts.
     """
@@ -246,7 +246,7 @@ def _reduce_term(x: Tensor, term: str, kept: str) -> Part:
 
 
 def _product(a: Part, b: Part, kept: str) -> Part:
-    """Multiply two parts; sum over the letters that both have and ``kept`` lacks."""
+    """Multiply two parts; sum over their common letters that are not in ``kept``."""
     x, left = _reduce_term(*a, kept + b[1])
     y, right = _reduce_term(*b, kept + left)
     batch = [c for c in left if c in right and c in kept]
@@ -264,7 +264,7 @@ def _product(a: Part, b: Part, kept: str) -> Part:
 
 
 def _elementwise(x: Tensor, left: str, y: Tensor, right: str) -> Part:
-    """Multiply without a sum; axes of ``x`` come first, then those of only ``y``."""
+    """Multiply without a sum; axes of ``x`` come first, then those only in ``y``."""
     term = "".join(dict.fromkeys(left + right))
     sizes = dict(zip(right, y.shape, strict=True))
     y = _transposed(y, tuple([right.index(c) for c in term if c in right]))
@@ -279,8 +279,8 @@ def _as_matrices(
 ) -> tuple[Tensor, bool]:
     """Return ``x`` with one axis for each group, and whether it is transposed.
 
-    No elements are moved if ``x`` already has this order of axes, or the transposed
-    one.
+    No elements are moved if the axes of ``x`` are already in this or the transposed
+    order.
     """
     batch, rows, columns = groups
     turned = list(term) == [*batch, *columns, *rows] and bool(rows and columns)

@@ -77,7 +77,8 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
         float32 if ``n`` is negative.
 
     Raises:
-        ValueError: The matrices are not square, or singular and ``n`` is negative.
+        ValueError: The matrices are not square, or one is singular and ``n`` is
+            negative.
         TypeError: ``n`` is not an integer, ``x`` contains strings, or it is float16 and
             ``n`` is negative.
 
@@ -124,19 +125,19 @@ def vector_norm(
 
     Args:
         x: A tensor of numbers or bool.
-        axis: The axis or axes; None for all.
+        axis: The axes: an int, a sequence of ints, or None for all.
         keepdims: Whether to keep the reduced axes, with size 1.
         ord: The order. inf gives the largest ``|x|``, -inf the smallest, and 0 the
-            number of elements that are not 0. Without elements the norm is 0, or inf
-            for a negative order.
+            number of elements that are not 0. The norm of no elements is 0, or inf for
+            a negative order.
 
     Returns:
         A real tensor with the dtype of ``x``, or of its parts if it is complex; float32
         for integers and bool.
 
     Raises:
-        ValueError: ``ord`` is NaN, it is -inf and there are no elements, or the axis is
-            out of range.
+        ValueError: ``ord`` is NaN, ``ord`` is -inf and there are no elements, or an
+            axis is out of range.
         TypeError: ``x`` contains strings, or ``ord`` is not a real number.
 
     Example:
@@ -196,7 +197,7 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
 
 
 def _power(x: Tensor, n: float) -> Tensor:
-    """Return ``x^n`` with the derivative 0 at 0, which the norm of zeros needs."""
+    """Return ``x^n``, with a derivative of 0 at 0 for the norm of zeros."""
     zero = compare.equal(x, 0)
     y = compare.where(zero, 1.0, x) ** n
     return compare.where(zero, 0.0 if n > 0 else math.inf, y)
@@ -217,9 +218,9 @@ def matrix_norm(
 
     Args:
         x: ``[..., m, n]``.
-        keepdims: Whether the last two axes stay, with size 1.
+        keepdims: Whether to keep the last two axes, with size 1.
         ord: "fro" gives ``√Σ |x|²``. 1 gives the largest sum of ``|x|`` along a column,
-            and -1 the smallest; inf and -inf do the same for rows. 2 gives the largest
+            and -1 the smallest; inf and -inf are the same for rows. 2 gives the largest
             singular value, -2 the smallest, and "nuc" their sum. The norm of an empty
             matrix is 0.
 
@@ -273,8 +274,8 @@ def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
 
     With ``ord=2`` it is the largest singular value divided by the smallest, and with -2
     the reciprocal of that. These two orders also accept singular and non-square
-    matrices. A singular matrix then gives inf, or about 1 / epsilon or more if rounding
-    leaves a small singular value.
+    matrices. The result for a singular matrix is inf with ``ord=2``, or at least about
+    1 / epsilon if rounding leaves a small singular value.
 
     Args:
         x: ``[..., m, n]``; square unless ``ord`` is 2 or -2.
@@ -284,8 +285,8 @@ def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
         A real tensor ``[...]``.
 
     Raises:
-        ValueError: The matrix is singular and ``ord`` is not 2 or -2, it is empty, or
-            ``ord`` is unknown.
+        ValueError: A matrix is singular and ``ord`` is not 2 or -2, the matrices are
+            empty, or ``ord`` is unknown.
         TypeError: ``x`` is float16 or contains strings.
 
     Example:

@@ -1,13 +1,14 @@
-"""Structure of matrices, and systems of equations; public in ``linalg``.
+"""Diagonal and band matrices, and systems of equations; public in ``linalg``.
 
 Kernels: ``Diag Inverse MatrixBandPart Solve TriangularSolve``. Of these, ``Solve`` uses
 LAPACK and has no decomposition: a backend without the kernel falls back to its host.
 The same holds for ``Cholesky Eigh Qr Svd`` of ``matrix_factors`` and ``Slogdet`` of
 ``determinants``.
 
-All accept stacks of real or complex matrices, along the last two axes. Integers
-become float32, and float16 raises an error. A matrix with NaN gives NaN. If a matrix
-must not be singular but is, the error says which one. ``ᴴ`` is the conjugate transpose.
+These ops accept stacks of real or complex matrices, which occupy the last two axes.
+Integers become float32, and float16 raises an error. A matrix with NaN gives NaN. If an
+op rejects singular matrices, its error says which matrix is singular. ``ᴴ`` is the
+conjugate transpose.
 
 Map: helpers for all matrix modules; diagonals and bands; systems of equations.
 """
@@ -53,7 +54,7 @@ def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Sha
 
 
 def magnitude(dtype: DType) -> DType:
-    """Return the dtype of the absolute values of numbers of ``dtype``."""
+    """Return the dtype of the absolute values of numbers with dtype ``dtype``."""
     return complexes.REAL_DTYPES.get(dtype, dtype)
 
 
@@ -103,7 +104,7 @@ DIAG = Kernel(
 def diag(x: TensorLike, /) -> Tensor:
     """Return a tensor with ``x`` on its diagonal and zeros elsewhere.
 
-    ``y[i, i] = x[i]``, where ``i`` stands for one index for each axis of ``x``.
+    ``y[i, i] = x[i]``, where ``i`` stands for an index along each axis of ``x``.
     ``linalg.diagonal`` is the inverse for vectors.
 
     Args:
@@ -194,7 +195,7 @@ def band_part(
 
 
 def _diagonal_count(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
-    """Return a number of diagonals as a tensor; a value on the host is checked."""
+    """Return a number of diagonals as a tensor; check it if it is on the host."""
     known = _convert.on_host("band_part", name, given)
     count = _convert.integer_tensor("band_part", name, given)
     if count.shape or (known is not None and known > x.shape[axis]):
@@ -236,7 +237,7 @@ def _solve_spec(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
 
 
 def _batch_axes(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
-    """Return the broadcast batch axes; raise unless ``a`` and ``b`` have equal rows."""
+    """Return the broadcast batch axes; raise unless the row counts are equal."""
     if not b.shape or b.shape[-2:][0] != a.shape[-2]:
         raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
     return geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
@@ -324,7 +325,7 @@ TRIANGULAR_SOLVE = Kernel(
 def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) -> Tensor:
     """Return the solution ``y`` of ``a·y = b`` for each triangular matrix.
 
-    Only the lower triangle of ``a``, or the upper one, is read.
+    Only one triangle of ``a`` is read, the lower or the upper.
 
     Args:
         a: ``[..., n, n]``.
@@ -415,7 +416,7 @@ def inv(x: TensorLike, /) -> Tensor:
 
 
 def identity_like(x: Tensor) -> Tensor:
-    """Return the identity matrix for each matrix of ``x``."""
+    """Return an identity matrix for each matrix of ``x``."""
     return run(shape.BROADCAST_TO, grids.eye(x.shape[-1], dtype=x.dtype), shape=x.shape)
 
 
