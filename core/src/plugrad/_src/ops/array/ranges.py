@@ -102,7 +102,7 @@ def arange(
 
     ``arange(stop)`` starts at 0. If not all arguments are integers, elements are
     computed in float64 and then cast. Arguments may be scalar tensors, which must be
-    integers except for ``stop``. There is no gradient.
+    integers, except for the end. There is no gradient.
 
     Args:
         start: The first number, or the end if ``stop`` is None.

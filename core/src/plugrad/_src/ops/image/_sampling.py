@@ -225,7 +225,7 @@ def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid
     """Return the coordinates of ``crop_and_resize``: from edge to edge of each box.
 
     The first sample lies on the first edge and the last sample on the last edge,
-    exactly if the edges are 0 and 1; a single sample lies in the middle.
+    without rounding if the edges are 0 and 1; a single sample lies in the middle.
     """
     sizes = image.shape
     k = boxes.shape[0]

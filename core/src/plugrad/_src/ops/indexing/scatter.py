@@ -460,8 +460,7 @@ def _combine_updates(
 def _tie_shares(
     dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where ``tensor`` and ``updates`` equal the result, and the shares of
-    ``dy``.
+    """Return where ``tensor`` and where ``updates`` equal the result, and the shares.
 
     A share is ``dy`` divided by the number of elements that equal the result.
     """

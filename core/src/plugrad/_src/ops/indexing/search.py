@@ -579,6 +579,6 @@ def boolean_mask(
         )
     axis = shapes._axis("boolean_mask", axis, len(x.shape))
     if not mask.shape or x.shape[axis : axis + len(mask.shape)] != mask.shape:
-        rule = f"mask must have the axes of x from axis {axis} on, one or more"
+        rule = f"mask must match one or more axes of x, from axis {axis} on"
         raise misfit("boolean_mask", rule, mask, x)
     return indexing.select("boolean_mask", x, (*[slice(None)] * axis, mask))

@@ -137,7 +137,7 @@ def in_top_k(
     scores = _convert.real("in_top_k", predictions)
     classes = _convert.integer_tensor("in_top_k", "targets", targets)
     if not scores.shape or scores.shape[:-1] != classes.shape:
-        rule = "targets must have the shape of predictions less the last axis"
+        rule = "targets must have the shape of predictions without the last axis"
         raise misfit("in_top_k", rule, classes, scores)
     _, best = _run_top_k(scores, _check_k("in_top_k", scores, k), False)
     hits = compare.equal(best, shapes.expand_dims(classes, axis=-1))
