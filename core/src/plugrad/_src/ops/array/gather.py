@@ -1,9 +1,9 @@
 """Gathering slices by index, summing them by segment id, and one-hot encoding.
 
 Kernels: ``GatherV2 OneHot Take UnsortedSegmentSum``. Gathering and summing by segment
-are transposes, so each is the gradient of the other. Except for Take, kernels count
-indices from 0. For an index that is out of range every backend raises an IndexError: at
-once or, if it works asynchronously, at the next read.
+are transposes of each other, so each is the other's gradient. Except for Take, kernels
+count indices from 0. For an index that is out of range every backend raises an
+IndexError: at once or, if it works asynchronously, at the next read.
 """
 
 from __future__ import annotations
