@@ -1,8 +1,8 @@
-"""plugrad as a namespace of the array API standard: dtypes, constants, inspection.
+"""plugrad as an array API standard namespace: dtypes, constants, inspection.
 
 No kernels. ``Tensor.__array_namespace__`` returns ``plugrad`` itself.
 
-Map: dtypes and constants; functions of dtypes; ``__array_namespace_info__``.
+Map: dtypes and constants; dtype functions; ``__array_namespace_info__``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ newaxis = None
 
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
-    """Return whether a dtype is of a kind.
+    """Return whether a dtype is of the given kind.
 
     Args:
         dtype: A dtype, or its name.
@@ -234,8 +234,8 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     """Return the dtype to which tensors, dtypes and numbers promote.
 
     Args:
-        arrays_and_dtypes: Tensors, dtypes and Python numbers. Numbers are weak: they
-            adopt the dtype of the tensors and dtypes, as in an operation.
+        arrays_and_dtypes: Tensors, dtypes and Python numbers. Numbers are weakly typed:
+            they adopt the dtype of the tensors and dtypes, as in an operation.
 
     Returns:
         A dtype.
@@ -283,7 +283,7 @@ class Info:
     """A description of the namespace; ``__array_namespace_info__`` returns it."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the optional features: masks, data-dependent shapes, maximal rank."""
+        """Return the optional features: masks, data-dependent shapes, maximum rank."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -311,7 +311,7 @@ class Info:
     def dtypes(
         self, *, device: str | None = None, kind: str | Sequence[str] | None = None
     ) -> dict[str, DType]:
-        """Return a device's dtypes by name; only those of ``kind`` if it is given."""
+        """Return a dict of a device's dtypes, limited to those of ``kind`` if given."""
         backend = _open_backend(device)
         kinds = tuple(kind) if isinstance(kind, list | tuple) else kind
         return {

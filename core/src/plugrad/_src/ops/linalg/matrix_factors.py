@@ -1,13 +1,13 @@
-"""Decompositions of matrices and their applications; public in ``linalg``.
+"""Matrix decompositions and their applications; public in ``linalg``.
 
 Kernels: ``Cholesky Eigh Eigvalsh Pinv Qr Svd Svdvals``. ``Cholesky Eigh Qr Svd`` use
 LAPACK and have no decomposition into ops: a backend without these kernels falls back to
 its host.
 
 Eigenvalues and singular values have gradients, even where some are equal. The vectors
-of equal values do not, because any rotation of them is also valid: their gradient is
-inf or NaN. Vectors of complex matrices have an arbitrary phase; a function of them must
-not depend on it.
+that belong to equal values do not, because any rotation of them is also valid: their
+gradient is inf or NaN. The vectors of a complex matrix have an arbitrary phase; a
+function that is to be differentiated must not depend on it.
 
 Map: Cholesky and QR; eigenvalues; singular values; rank, pseudo-inverse and least
 squares.
@@ -41,7 +41,7 @@ def _skew(x: Tensor) -> Tensor:
 
 
 def unused(*dys: Tensor) -> bool:
-    """Return whether all cotangents are constant zeros: the outputs were not used."""
+    """Return whether all cotangents are constant zeros, as for unused outputs."""
     level = current().level
     if level is not None and any(level.unwrap(dy)[1] for dy in dys):
         return False  # under vmap, each example has its own cotangents
@@ -50,7 +50,7 @@ def unused(*dys: Tensor) -> bool:
 
 
 def _hermitian(x: Tensor) -> Tensor:
-    """Return the Hermitian matrix whose lower triangle is that of ``x``."""
+    """Return the Hermitian matrix with the lower triangle of ``x``."""
     low = matrix.band(x, -1, 0)
     both = low + matrix.adjoint(low)
     return both - matrix.band(both, 0, 0) * 0.5
@@ -67,7 +67,7 @@ def _split_first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]
 def _check_unused(
     op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any
 ) -> None:
-    """Raise if ``what`` (rows or columns of ``xs``) was used beyond the first ``k``."""
+    """Raise if rows or columns of ``xs`` (``what``) after the first ``k`` were used."""
     if not unused(*dys):
         rule = f"{what} beyond the first {k} are arbitrary and have no derivative"
         raise misfit(op, f"{rule}; use {hint}", *xs)
@@ -152,10 +152,10 @@ def qr(
 ) -> QRResult:
     """Return the QR decomposition ``q·r = x`` of each matrix.
 
-    The columns of ``q`` are orthonormal, and ``r`` is upper triangular. The sign of a
-    column of ``q`` is free. There is a gradient if the first ``min(m, n)`` columns of
-    ``x`` are independent; the columns that "complete" adds have none. A matrix with NaN
-    or an infinity gives NaN.
+    The columns of ``q`` are orthonormal, and ``r`` is upper triangular. Each column of
+    ``q`` may have any sign or phase. There is a gradient if the first ``min(m, n)``
+    columns of ``x`` are independent; the columns that mode "complete" adds have none. A
+    matrix with NaN or an infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -217,19 +217,20 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
     """Return orthonormal vectors that span the same spaces as the given vectors.
 
     The first ``i`` results span the same space as the first ``i`` given vectors. Each
-    result is the part of its vector that is orthogonal to all vectors before it, scaled
-    to length 1. The vectors must be independent.
+    result is the component of its vector that is orthogonal to all preceding vectors,
+    scaled to length 1. The vectors must be independent.
 
     Args:
         xs: ``[..., m, n]`` with the vectors as rows, or a list of vectors. There must
-            not be more vectors than each has elements.
+            be at most as many vectors as each of them has elements.
 
     Returns:
-        A tensor of the shape of ``xs``, or a list of vectors if ``xs`` is a list; the
-        dtype is kept, float32 for integers and bool.
+        A tensor of the shape of ``xs``, or a list of vectors if ``xs`` is a list. The
+        dtype is kept; integers and bool become float32.
 
     Raises:
-        ValueError: There are more vectors than elements, or shapes do not fit.
+        ValueError: There are more vectors than elements in each, or the shapes are
+            incompatible.
         TypeError: ``xs`` is float16 or holds strings.
 
     Example:
@@ -279,7 +280,7 @@ def eigh(x: TensorLike, /) -> EighResult:
     """Return the eigenvalues ``w`` and eigenvectors ``v`` of Hermitian matrices.
 
     ``x·v = v·diag(w)``. ``x`` is treated as Hermitian: only its lower triangle is read,
-    and the gradient is Hermitian. A vector may have any sign or phase; the vectors of
+    and the gradient is Hermitian. An eigenvector may have any sign or phase; those of
     equal eigenvalues are not unique and have no gradient. A matrix with NaN or an
     infinity in its lower triangle gives NaN.
 
@@ -397,10 +398,10 @@ SVD = Kernel(
 def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
     """Return the singular value decomposition ``u·diag(s)·vh = x`` of each matrix.
 
-    The columns of ``u`` and the rows of ``vh`` are orthonormal; a pair of them may have
-    any sign or phase. The vectors that ``full_matrices`` adds are arbitrary and have no
-    gradient, and neither have vectors of equal singular values. A matrix with NaN or an
-    infinity gives NaN.
+    The columns of ``u`` and the rows of ``vh`` are orthonormal; each pair of singular
+    vectors may have any sign or phase. The vectors that ``full_matrices`` adds are
+    arbitrary and have no gradient; nor do the vectors of equal singular values. A
+    matrix with NaN or an infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -459,7 +460,7 @@ def _svd_gradient(
     if u.dtype.kind == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
     outer = matrix.product(u, inner)
-    if u.shape[-2] > k and not unused(du):  # else 0/0 where s is 0
+    if u.shape[-2] > k and not unused(du):  # otherwise 0/0 where s is 0
         rest = du / across
         outer = outer + (rest - matrix.product(u, matrix.adjoint_times(u, rest)))
     dx = dx + matrix.product(outer, vh)
@@ -524,7 +525,7 @@ def _largest(s: Tensor) -> Tensor:
 
 
 def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
-    """Return ``rtol`` as a tensor; by default the relative rounding error of ``x``."""
+    """Return ``rtol`` as a tensor; the default is ``max(m, n) · eps``."""
     dtype = matrix.magnitude(x.dtype)
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
@@ -544,14 +545,14 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
     Args:
         x: ``[..., m, n]``.
         rtol: A number, or a tensor that broadcasts to ``[...]``; by default
-            ``max(m, n)`` times the epsilon of the dtype.
+            ``max(m, n)`` times the machine epsilon of the dtype.
 
     Returns:
         An int32 tensor ``[...]``.
 
     Raises:
-        ValueError: ``x`` has fewer than two axes, ``rtol`` does not broadcast, or it
-            is a negative number.
+        ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast or is
+            a negative number.
         TypeError: ``x`` is float16 or holds strings.
 
     Example:
@@ -599,14 +600,14 @@ def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
     Args:
         x: ``[..., m, n]``.
         rtol: A number, or a tensor that broadcasts to ``[...]``; by default
-            ``max(m, n)`` times the epsilon of the dtype.
+            ``max(m, n)`` times the machine epsilon of the dtype.
 
     Returns:
         A tensor ``[..., n, m]`` of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: ``x`` has fewer than two axes, ``rtol`` does not broadcast, or it
-            is a negative number.
+        ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast or is
+            a negative number.
         TypeError: ``x`` is float16 or holds strings.
 
     Example:
@@ -650,22 +651,22 @@ gradients(PINV, x=_pinv_gradient, rtol=None)
 def lstsq(
     a: TensorLike, b: TensorLike, /, *, rtol: float | TensorLike | None = None
 ) -> Tensor:
-    """Return the least-squares solution ``y`` that makes ``|a·y - b|`` smallest.
+    """Return the least-squares solution ``y``, which minimizes ``|a·y - b|``.
 
-    If there are several, it is the shortest solution, ``pinv(a) @ b``. A matrix ``a``
-    with NaN or an infinity gives NaN.
+    If there are several solutions, it is the shortest one, ``pinv(a) @ b``. A matrix
+    ``a`` with NaN or an infinity gives NaN.
 
     Args:
         a: ``[..., m, n]``.
         b: ``[m]``, or ``[..., m, k]`` whose leading axes broadcast with those of ``a``.
-        rtol: The tolerance of ``pinv``.
+        rtol: The tolerance, as in ``pinv``.
 
     Returns:
         A tensor ``[..., n]`` for a vector ``b``, else ``[..., n, k]``, of the promoted
         dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes do not fit.
+        ValueError: The shapes are incompatible.
         TypeError: An argument is float16 or holds strings.
 
     Example:

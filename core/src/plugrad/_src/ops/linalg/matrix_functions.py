@@ -1,7 +1,7 @@
 """The LU decomposition, chains of products, and the exponential of matrices.
 
-Kernels: ``Lu MatrixExp``. They have no decomposition into ops: a backend without them
-falls back to its host, as for the kernels of ``matrix_factors``.
+Kernels: ``Lu MatrixExp``. They have no decomposition into ops: like the LAPACK kernels
+of ``matrix_factors``, they run on the host if a backend does not implement them.
 
 Map: the LU decomposition; the exponential; chains of products.
 """
@@ -92,7 +92,7 @@ def _lu_gradient(
     lower: Tensor,
     upper: Tensor,
 ) -> Tensor:
-    """Return the gradient of the square part, joined with that of the rest.
+    """Return the gradient of the square part, concatenated with that of the rest.
 
     The rest of a wide ``upper`` is ``lower⁻¹·b``, and the rest of a tall ``lower`` is
     ``c·upper⁻¹``, where b and c are the rest of ``pᵀ·x``. The gradient of the square
@@ -125,7 +125,7 @@ def _lu_gradient(
 
 
 def _split_first(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor]:
-    """Return the first ``size`` rows or columns, and the others."""
+    """Return the first ``size`` rows or columns, and the remaining ones."""
     rest = slicing.along(x, axis, size, x.shape[axis] - size)
     return slicing.along(x, axis, 0, size), rest
 
@@ -159,8 +159,8 @@ MATRIX_EXP = Kernel(
 def matrix_exp(x: TensorLike, /) -> Tensor:
     """Return the exponential of each matrix, ``Σ x^k / k!`` over all ``k`` from 0.
 
-    It is not the exponential of the elements. A matrix with NaN or an infinity gives
-    NaN.
+    Unlike ``exp``, it does not work element by element. A matrix with NaN or an
+    infinity gives NaN.
 
     Args:
         x: ``[..., n, n]``.
@@ -206,7 +206,7 @@ def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
 
     Args:
         xs: Two or more matrices ``[n_i, n_(i+1)]``. The first one may be a vector,
-            which is treated as a row, and the last one a vector, which is treated as a
+            which is treated as a row, and so may the last one, which is treated as a
             column; the result lacks these axes.
 
     Returns:
@@ -214,8 +214,8 @@ def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
         for bool.
 
     Raises:
-        ValueError: There are fewer than two matrices, one has another rank, or sizes do
-            not fit.
+        ValueError: There are fewer than two matrices, one has a wrong rank, or the
+            sizes are incompatible.
         TypeError: ``xs`` is not a sequence, or holds tensors of strings.
 
     Example:
@@ -244,7 +244,7 @@ def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
 
 
 def _chain_sizes(tensors: list[Tensor]) -> tuple[int, ...]:
-    """Return the sizes n_0, n_1, … of a chain; raise where they do not fit."""
+    """Return the sizes n_0, n_1, … of a chain; raise if they are incompatible."""
     count = len(tensors)
     sizes: list[int] = []
     for i, x in enumerate(tensors):
@@ -263,7 +263,7 @@ def _chain_sizes(tensors: list[Tensor]) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _splits(sizes: tuple[int, ...]) -> dict[tuple[int, int], int]:
-    """Return where to split each part of a chain, for the fewest multiplications."""
+    """Return where to split each part of a chain to minimize multiplications."""
     count = len(sizes) - 1
     cost = {(i, i): 0 for i in range(count)}
     best = {}

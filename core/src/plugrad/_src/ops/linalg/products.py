@@ -33,7 +33,7 @@ __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
 
 def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return both in their promoted dtype; bool becomes int32."""
+    """Return ``a`` and ``b`` in their promoted dtype; bool becomes int32."""
     a = a.value if type(a) is Variable else a
     b = b.value if type(b) is Variable else b
     if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
@@ -123,16 +123,16 @@ def matmul(
         transpose_a: Whether ``a`` is ``[..., k, i]``.
         transpose_b: Whether ``b`` is ``[..., j, k]``.
         preferred_element_type: The dtype of the result, in which products are computed
-            and summed. With int32, the product of int8 or uint8 with int8 uses the int8
-            instructions of the processor.
+            and summed. If it is int32, the product of int8 or uint8 with int8 uses the
+            processor's int8 instructions.
 
     Returns:
         ``[..., i, j]``, of the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: An argument is a scalar, or the shapes do not fit.
-        TypeError: No dtype can represent both, one holds strings, or the backend lacks
-            ``preferred_element_type``.
+        ValueError: An argument is a scalar, or the shapes are incompatible.
+        TypeError: No dtype can represent both arguments, one of them holds strings, or
+            the backend lacks ``preferred_element_type``.
 
     Example:
         >>> pg.matmul([[1.0, 2.0], [3.0, 4.0]], [[1.0], [10.0]])
@@ -210,7 +210,7 @@ gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
 def _vectors(
     op: str, a: TensorLike, b: TensorLike, axis: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Return both in the same dtype, and the vector axis, counted from the end."""
+    """Return ``a`` and ``b`` in one dtype, and the vector axis counted from the end."""
     a, b = factors(op, a, b)
     rank = min(len(a.shape), len(b.shape))
     axis = integer(op, "axis", axis)
@@ -230,7 +230,7 @@ def vecdot(
     Args:
         a: A tensor of numbers, conjugated if it is complex.
         b: A tensor with the same size along ``axis``.
-        axis: The axis of the vectors. It must count from the end (be negative) if the
+        axis: The axis of the vectors. It must be negative (count from the end) if the
             ranks differ.
 
     Returns:
@@ -238,7 +238,7 @@ def vecdot(
 
     Raises:
         ValueError: The sizes along ``axis`` differ, or the other axes do not broadcast.
-        TypeError: No dtype can represent both, or one holds strings.
+        TypeError: No dtype can represent both arguments, or one of them holds strings.
 
     Example:
         >>> pg.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0])
@@ -265,17 +265,17 @@ def tensordot(
     Args:
         a: A tensor of numbers.
         b: A tensor of numbers.
-        axes: An int n for the last n axes of ``a`` and the first n of ``b``; or two
-            sequences: the axes of ``a``, and those of ``b`` in the same order. Their
-            sizes must agree.
+        axes: The axes to sum over, whose sizes must agree: an int n for the last n axes
+            of ``a`` and the first n of ``b``; or two sequences, the axes of ``a`` and
+            the matching axes of ``b``.
 
     Returns:
         A tensor with the remaining axes of ``a`` and then those of ``b``, of the
         promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: Axes are out of range, or their sizes or numbers differ.
-        TypeError: No dtype can represent both, or one holds strings.
+        ValueError: An axis is out of range, or the sizes or numbers of axes differ.
+        TypeError: No dtype can represent both arguments, or one of them holds strings.
 
     Example:
         >>> pg.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0], axes=1)
@@ -335,7 +335,7 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: An argument is not a vector.
-        TypeError: No dtype can represent both, or one holds strings.
+        TypeError: No dtype can represent both arguments, or one of them holds strings.
 
     Example:
         >>> pg.linalg.outer([1.0, 2.0], [3.0, 4.0])
@@ -350,7 +350,7 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the Kronecker product: blocks of ``b``, each times an element of ``a``.
+    """Return the Kronecker product: copies of ``b``, each times an element of ``a``.
 
     The tensor of lower rank gets leading axes of size 1.
 
@@ -359,11 +359,11 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
         b: A tensor of numbers.
 
     Returns:
-        A tensor of the promoted dtype; int32 for bool. Each size is the product of
-        the sizes of ``a`` and ``b``.
+        A tensor of the promoted dtype; int32 for bool. Its size along each axis is the
+        product of the sizes of ``a`` and ``b``.
 
     Raises:
-        TypeError: No dtype can represent both, or one holds strings.
+        TypeError: No dtype can represent both arguments, or one of them holds strings.
 
     Example:
         >>> pg.linalg.kron([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]])
@@ -393,7 +393,7 @@ def cross(
     Args:
         a: A tensor of numbers with size 3 along ``axis``.
         b: A tensor of numbers with size 3 along ``axis``.
-        axis: The axis of the vectors. It must count from the end (be negative) if the
+        axis: The axis of the vectors. It must be negative (count from the end) if the
             ranks differ.
 
     Returns:
@@ -402,7 +402,7 @@ def cross(
     Raises:
         ValueError: The size along ``axis`` is not 3, or the other axes do not
             broadcast.
-        TypeError: No dtype can represent both, or one holds strings.
+        TypeError: No dtype can represent both arguments, or one of them holds strings.
 
     Example:
         >>> pg.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
@@ -464,7 +464,7 @@ def diagonal(
     Args:
         x: ``[..., rows, columns]``, of any dtype.
         offset: 0 is the main diagonal; a positive one is above it, a negative one
-            below. A diagonal outside of the matrix has no elements.
+            below. A diagonal outside the matrix has no elements.
 
     Returns:
         ``[..., size]``, of the dtype of ``x``.

@@ -2,13 +2,13 @@
 
 - ``_windows``: layouts and windows, shared by convolutions and pooling.
 - ``activation``: activation functions, and ``clip``.
-- ``adaptive``: pooling to a number of windows, whatever the size of the input.
-- ``alignments``: the probability of labels over all alignments, for ``ctc_loss``.
+- ``adaptive``: pooling to a fixed number of windows for any input size.
+- ``alignments``: the probability of labels, summed over alignments, for ``ctc_loss``.
 - ``attention``: attention and rotary embeddings.
-- ``block_quantized``: weights of 4 or 8 bits with a scale for each block.
+- ``block_quantized``: 4-bit and 8-bit weights with a scale for each block.
 - ``conv``: convolutions and their transposes.
-- ``depthwise``: convolutions of each channel by itself.
-- ``dilation``: grey-scale dilation.
+- ``depthwise``: depthwise convolutions: each channel has its own filters.
+- ``dilation``: grayscale dilation.
 - ``dropout``: dropout.
 - ``fused``: a product or convolution, a bias and an activation in one kernel.
 - ``gelu``: the Gaussian error linear unit.

@@ -1,9 +1,9 @@
 """Layouts and windows, shared by convolutions and pooling.
 
-Map: arguments of ops and kernels, and checks of contracts; ``FORMATS`` and
+Map: arguments of ops and kernels, and contract checks; ``FORMATS`` and
 ``channels_last``; ``window_values`` and ``insert_zeros``, which read and write windows;
 ``gather_winners`` and ``scatter_to_winners``, which read and write one position of each
-window; ``columns``, ``grouped`` and ``ungrouped``, for matrices of windows.
+window; ``columns``, ``grouped`` and ``ungrouped``, which arrange windows as matrices.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Options = dict[str, Any]
 
 # --- arguments and contracts -----------------------------------------------------
 
-# Attributes of ops and of run_kernel that determine the windows.
+# Attributes that determine the windows, of ops and of ``run_kernel``.
 OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups")
 
 
 def window_options(
     strides: Sizes, pad: Padding, dilations: Sizes, mode: str | None, groups: int = 1
 ) -> Options:
-    """Return the arguments of an op as arguments of ``geometry.windows``."""
+    """Convert the arguments of an op to those of ``geometry.windows``."""
     options: Options = {"strides": strides, "pad": pad, "dilations": dilations}
     return options | {"dim_rounding_mode": mode, "groups": groups}
 
@@ -48,8 +48,8 @@ def to_contract(
 ) -> Options:
     """Convert the user's attributes, such as strides and pad, to the contract's.
 
-    ``rule`` is the function of ``geometry`` that computes the windows; ``shapes`` are
-    its first arguments. The shape of ``dy`` determines the number of windows.
+    ``rule`` is the ``geometry`` function that computes the windows; ``shapes`` are its
+    first arguments. The shape of ``dy`` determines the number of windows.
     """
     options = {name: given.pop(name) for name in OPTIONS if name in given}
     if "groups" in options:
@@ -65,7 +65,7 @@ def to_contract(
 def check(
     windows: Windows, spatial: int, *rows: tuple[str, Spec | None, Shape]
 ) -> None:
-    """Raise unless there are ``spatial`` axes and all tensors fit the windows.
+    """Raise unless there are ``spatial`` axes and all tensors match the windows.
 
     Each of ``rows`` is a name, a spec (None for a missing input) and the required
     shape.
@@ -94,9 +94,9 @@ FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 def channels_last(
     op: str, x: Tensor, spatial: int, data_format: str
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return ``x`` with a batch and channels last, and a function that undoes this.
+    """Return ``x`` with a batch axis and channels last, and the inverse conversion.
 
-    The function gives a result the layout of ``x``.
+    The inverse converts a result to the layout of ``x``.
     """
     last, first = FORMATS[spatial]
     choice(op, "data_format", data_format, last, first)
@@ -133,7 +133,7 @@ def numbers(op: str, *values: TensorLike) -> list[Tensor]:
 
 
 def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
-    """Raise unless a shape is the one that the windows require."""
+    """Raise unless a shape is the one the windows require."""
     if got != wanted:
         raise ValueError(f"{op}: {what} must have shape {wanted}, got {got}")
 
@@ -149,7 +149,7 @@ def padded(x: Tensor, padding: Sequence[Pair], value: float = 0) -> Tensor:
 
 
 def window_values(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
-    """Return, for each kernel position, its element of every window.
+    """Return, for each kernel position, the element at that position of every window.
 
     Each tensor has the shape ``[batch, *output_sizes, channels]``; ``x`` is padded with
     ``value``.
@@ -164,18 +164,18 @@ def window_values(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]
 
 
 def strided_part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
-    """Return ``size`` elements of ``x``, each ``strides`` after the one before."""
+    """Return ``size`` elements of ``x``, beginning at ``begin``, ``strides`` apart."""
     if size == x.shape and min(strides) > 0:
         return x
-    if 0 in size:  # the begin of an empty axis must be 0
+    if 0 in size:  # an empty axis must begin at 0
         begin = tuple([b if n else 0 for b, n in zip(begin, size, strict=True)])
     return run(slicing.STRIDED_SLICE, x, begin=begin, size=size, strides=strides)
 
 
 def insert_zeros(dy: Tensor, windows: Windows) -> Tensor:
-    """Place ``dy`` among zeros where ``windows.transposed`` reads it.
+    """Insert zeros into ``dy``, for the windows of ``windows.transposed``.
 
-    A reshape, a pad and a reshape put its elements ``strides`` apart.
+    Its elements end up ``strides`` apart, by means of a reshape, a pad and a reshape.
     """
     n, *counts, c = dy.shape
     if max(windows.strides) > 1:
@@ -217,7 +217,7 @@ def gather_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:
 def scatter_to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
     """Return the transpose of ``gather_winners``.
 
-    Each element of the result is the sum of ``dy`` over the windows that it wins.
+    Each element of the result is the sum of ``dy`` over the windows it wins.
     """
     transposed = windows.transposed
     pair = (dy, winners)
@@ -242,7 +242,7 @@ def columns(x: Tensor, windows: Windows) -> Tensor:
 
 
 def grouped(x: Tensor, groups: int) -> Tensor:
-    """Reshape ``[..., channels]`` to ``[groups, rows, channels of a group]``."""
+    """Reshape ``[..., channels]`` to ``[groups, rows, channels per group]``."""
     *lead, c = x.shape
     count = math.prod(lead)
     if groups > 1:
@@ -252,7 +252,7 @@ def grouped(x: Tensor, groups: int) -> Tensor:
 
 
 def ungrouped(y: Tensor, shape_: Shape) -> Tensor:
-    """Reshape ``[groups, rows, channels of a group]`` to ``shape_``."""
+    """Reshape ``[groups, rows, channels per group]`` to ``shape_``."""
     if y.shape[0] > 1:
         y = shape.permute_dims(y, (1, 0, 2))
     return shape.reshape(y, shape_)

@@ -5,7 +5,7 @@ SigmoidGrad Softplus Softsign Step``; ``gelu`` is in its own module. Complex num
 have no order, so they raise a TypeError. Integers and bool become float32, except in
 ops whose docstring says that they keep the dtype.
 
-At NaN, the value and the derivative are NaN, both by ``vjp`` and by ``jvp``. There are
+At NaN, the value and the derivative are NaN, with both ``vjp`` and ``jvp``. There are
 two exceptions: ``leaky_relu`` and ``prelu`` have the derivative ``alpha`` there, as in
 TensorFlow.js and PyTorch, and ``step`` and ``clip`` have the derivative 0.
 
@@ -326,9 +326,9 @@ def clip(
 ) -> Tensor:
     """Return ``x`` limited to bounds: ``min`` where it is less, ``max`` where greater.
 
-    NaN in ``x`` or in a bound gives NaN. Where bounds are tensors and ``min`` exceeds
-    ``max``, the result is ``max``. The derivative with respect to ``x`` is 1 within the
-    bounds and at them, and 0 outside.
+    NaN in ``x`` or in a bound gives NaN. If a bound is a tensor, the result is ``max``
+    where ``min`` exceeds it. The derivative with respect to ``x`` is 1 from ``min`` to
+    ``max``, inclusive, and 0 outside.
 
     Args:
         x: A tensor of real numbers.
@@ -339,8 +339,8 @@ def clip(
     Returns:
         A tensor of the broadcast shape. The dtype is that of ``x``, even if a bound has
         a wider dtype of the same kind: the result is then cast, and integers wrap. If a
-        bound has a higher kind (bool < integer < floating), the dtype is the promoted
-        one.
+        bound is of a higher kind (bool < integer < floating), the dtype is the promoted
+        dtype.
 
     Raises:
         ValueError: Both bounds are numbers and ``min`` is greater than ``max``, or
@@ -573,7 +573,7 @@ def _(dy: Tensor, x: Tensor) -> Tensor:
 
 
 def _sigmoid_second_derivative(ddx: Tensor, dy: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient for ``x``; ``s(-x) - s(x)`` would cancel near 0."""
+    """Return the gradient for ``x``, without the cancellation of ``s(-x) - s(x)``."""
     return run(SIGMOID_GRAD, ddx * dy, x) * -run(trigonometry.TANH, x * 0.5)
 
 
@@ -679,9 +679,10 @@ def hard_sigmoid(
     beta: float = 0.5,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``alpha · x + beta``, limited to 0 and 1: a piecewise linear sigmoid.
+    """Return ``alpha · x + beta``, clipped to [0, 1]: a piecewise linear sigmoid.
 
-    The derivative is ``alpha`` within these limits and at them, and 0 outside.
+    The derivative is ``alpha`` where the sum is from 0 to 1, inclusive, and 0
+    elsewhere.
 
     Args:
         x: A tensor of real numbers.
@@ -716,7 +717,7 @@ def hard_sigmoid(
 
 @custom_grad
 def _clip_to_unit(x: Tensor) -> Any:
-    """Return ``clip(x, 0, 1)`` with the derivative NaN at NaN."""
+    """Return ``clip(x, 0, 1)``, but with a derivative of NaN at NaN."""
     y = run(CLIP_BY_VALUE, x, min=0.0, max=1.0)
     return y, lambda dy: _mask_gradient(dy, (x < 0) | (x > 1), x)
 
@@ -837,7 +838,7 @@ def _mish_gradient(dy: Tensor, x: Tensor) -> Tensor:
 
     With s = sigmoid(x) and r = sigmoid(-x), ``t = (1 - r²) / (1 + r²)``, which is
     ``s (1 + r) / (1 + r²)`` where r is close to 1, and ``t' = 4 s r² / (1 + r²)²``.
-    Computing t from softplus(x) would magnify the rounding error of softplus(x).
+    Computing t from softplus(x) would amplify its rounding error.
     """
     s = run(SIGMOID, x)
     r = run(SIGMOID, -x)

@@ -1,4 +1,4 @@
-"""Pooling to a given number of windows, whatever the size of the input. No kernels.
+"""Pooling to a given number of windows for any input size. No kernels.
 
 Along an axis of size ``n``, window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends
 before ``⌈(i + 1)·n / m⌉``. If the windows differ in size, their elements are gathered
@@ -51,7 +51,8 @@ def adaptive_max_pool(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        output_size: The number of windows, one for all spatial axes or one for each.
+        output_size: The number of windows: one number for all spatial axes or one for
+            each.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
 
@@ -59,8 +60,9 @@ def adaptive_max_pool(
         The maxima, in the layout and dtype of ``x``.
 
     Raises:
-        ValueError: Shapes do not fit, or a spatial axis is empty.
-        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+        ValueError: The shapes are incompatible, or a spatial axis is empty.
+        TypeError: The dtype of ``x`` is complex, bool or string, for which no maximum
+            is defined.
 
     Example:
         >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
@@ -70,7 +72,7 @@ def adaptive_max_pool(
                 [13, 15]], dtype=int32, backend='cpu')
 
     Source:
-        ``torch.nn.functional.adaptive_max_pool2d``, where channels are first.
+        ``torch.nn.functional.adaptive_max_pool2d``, which puts channels first.
 
     """
     if unknown:
@@ -98,7 +100,8 @@ def adaptive_avg_pool(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        output_size: The number of windows, one for all spatial axes or one for each.
+        output_size: The number of windows: one number for all spatial axes or one for
+            each.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
 
@@ -106,7 +109,7 @@ def adaptive_avg_pool(
         The averages, in the layout and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes do not fit, or a spatial axis is empty.
+        ValueError: The shapes are incompatible, or a spatial axis is empty.
         TypeError: ``x`` holds strings.
 
     Example:
@@ -117,7 +120,7 @@ def adaptive_avg_pool(
                 [10.5, 12.5]], dtype=float32, backend='cpu')
 
     Source:
-        ``torch.nn.functional.adaptive_avg_pool2d``, where channels are first.
+        ``torch.nn.functional.adaptive_avg_pool2d``, which puts channels first.
 
     """
     if unknown:
@@ -148,8 +151,9 @@ def adaptive_max_pool1d(
         The maxima, in the layout and dtype of ``x``.
 
     Raises:
-        ValueError: Shapes do not fit, or the spatial axis is empty.
-        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+        ValueError: The shapes are incompatible, or the spatial axis is empty.
+        TypeError: The dtype of ``x`` is complex, bool or string, for which no maximum
+            is defined.
 
     Example:
         >>> pg.adaptive_max_pool1d(pg.reshape([1, 5, 2, 4, 3], (5, 1)), 2)[:, 0]
@@ -183,7 +187,7 @@ def adaptive_avg_pool1d(
         The averages, in the layout and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes do not fit, or the spatial axis is empty.
+        ValueError: The shapes are incompatible, or the spatial axis is empty.
         TypeError: ``x`` holds strings.
 
     Example:
@@ -244,7 +248,7 @@ Places = tuple[np.ndarray | None, np.ndarray]
 
 @functools.lru_cache(maxsize=256)
 def _window_indices(n: int, m: int) -> Places:
-    """Return the indices that each window reads, ``[m, size]``, and its element count.
+    """Return the indices that the windows read, ``[m, size]``, and their sizes.
 
     Windows with fewer than ``size`` elements repeat their last element. The indices are
     None if all windows have the same size and do not overlap.

@@ -1,4 +1,4 @@
-"""The probability of labels over all alignments, for ``ctc_loss``. No kernels."""
+"""The probability of labels, summed over alignments, for ``ctc_loss``. No kernels."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def negative_log_probability(
     """Return the negative logarithm of the probability of each sequence of labels.
 
     State ``2i`` is the blank before label i, and state ``2i + 1`` is the label. In each
-    step the state stays, advances by one, or advances by two if that leads to a label
-    that differs from the previous label.
+    step the state stays the same, advances by one, or, if that leads to a label other
+    than the previous label, advances by two.
     """
     x, ids, blank = _checked(labels, logits, blank)
     batch, steps, _ = x.shape
@@ -59,7 +59,7 @@ def negative_log_probability(
     last = run(shape.RESHAPE, counts * 2, shape=(batch, 1))
     positions = shape.concat([last, binary.maximum(last - 1, 0)], axis=1)
     final = run(gather.GATHER_V2, alpha, positions, axis=1, batch_dims=1)
-    # Without labels, both positions are that of the only state: count it once.
+    # Without labels, both positions refer to the only state: count it once.
     twice = compare.logical_and(compare.equal(last, 0), ranges.arange(2) > 0)
     final = compare.where(twice, -math.inf, final)
     return creation.cast(-_log_sum(shape.unstack(final, axis=1)), x.dtype)
@@ -96,7 +96,7 @@ def _lengths(name: str, given: TensorLike | None, batch: int, limit: int) -> Ten
 
 
 def _states(ids: Tensor, blank: int) -> tuple[Tensor, Tensor]:
-    """Return the class of each state, and whether a step of two may lead to it."""
+    """Return the class of each state, and whether advancing by two may lead to it."""
     batch, size = ids.shape
     blanks = creation.full((batch, size), blank, dtype=ids.dtype)
     pairs = shape.stack([blanks, ids], axis=2)
@@ -121,7 +121,7 @@ def _advance(alpha: Tensor, may_skip: Tensor) -> Tensor:
 
 
 def _log_sum(xs: tuple[Tensor, ...]) -> Tensor:
-    """Return ``log Σ exp(x)``; where all are -inf, the derivatives are 0."""
+    """Return ``log Σ exp(x)``, with derivatives of 0 where all ``xs`` are -inf."""
     top = xs[0]
     for x in xs[1:]:
         top = binary.maximum(top, x)

@@ -1,6 +1,6 @@
 """Attention and rotary embeddings. Kernels: ``Attention RotaryEmbedding``.
 
-Both kernels are fused: tapes record the ops of which they consist.
+Both kernels are fused: tapes record the ops that they consist of.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``softmax(q · kᵀ · scale) · v``, averages of values weighted by attention.
+    """Return ``softmax(q · kᵀ · scale) · v``, attention-weighted averages of ``v``.
 
-    With ``length`` it reads caches that are partly filled: keys and values from
-    position ``length`` on are left out. If ``is_causal`` is also True, the queries are
+    Pass ``length`` if ``k`` and ``v`` are partly filled caches: keys and values from
+    position ``length`` on are ignored. If ``is_causal`` is also True, the queries are
     those of the last filled positions.
 
     Args:
@@ -105,19 +105,19 @@ def scaled_dot_product_attention(
             that -inf excludes a key.
         is_causal: Whether query ``i`` attends to keys 0 to ``i`` only; with ``length``,
             to keys 0 to ``length - queries + i``.
-        scale: By default ``1 / √size``.
-        length: How many keys are filled: an integer, or one for each element of the
-            axes before the heads.
-        enable_gqa: Whether several heads of ``q`` may share one of ``k`` and ``v``
-            (grouped-query attention): the axis before the last two of ``q`` is a
-            multiple of that of ``k`` and ``v``.
+        scale: The factor of the scores; by default ``1 / √size``.
+        length: How many keys are filled: an integer, or a tensor of integers whose
+            shape is that of the axes before the heads.
+        enable_gqa: Whether several heads of ``q`` may share one head of ``k`` and ``v``
+            (grouped-query attention): the number of heads of ``q``, its third-to-last
+            size, is then a multiple of that of ``k`` and ``v``.
 
     Returns:
         ``[..., queries, width]``; zeros for a query that attends to no key. q, k and v
         are promoted to one dtype; integers and bool give float32.
 
     Raises:
-        ValueError: The shapes do not fit, or ``scale`` is not finite.
+        ValueError: The shapes are incompatible, or ``scale`` is not finite.
         TypeError: The mask is neither bool nor floating, ``length`` is not an integer,
             or an argument is complex or holds strings.
 
@@ -169,7 +169,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _mask(mask: TensorLike, queries: int, keys: int) -> Tensor:
-    """Return the mask as a tensor that fits queries and keys."""
+    """Return the mask as a tensor; raise unless it fits queries and keys."""
     mask = _convert.asarray(mask)
     if mask.dtype.kind not in "bf":
         raise TypeError(
@@ -182,7 +182,7 @@ def _mask(mask: TensorLike, queries: int, keys: int) -> Tensor:
 
 
 def _groups(q: Tensor, k: Tensor, v: Tensor) -> int:
-    """Return how many heads of keys there are, each for several heads of queries."""
+    """Return the number of key heads, each of which serves several query heads."""
     heads, groups, others = (x.shape[-3] if len(x.shape) > 2 else 1 for x in (q, k, v))
     if groups != others or not groups or heads % groups:
         rule = f"{heads} heads of queries must be a multiple of {groups} heads of keys"
@@ -202,7 +202,7 @@ def _leading_axes(xs: list[Tensor], mask: Maybe, groups: int) -> Shape:
 
 
 def _as_rank_4(x: Tensor, lead: Shape, groups: int) -> Tensor:
-    """Return ``[batch, heads, ...]``, with ``groups`` in place of heads if not 0."""
+    """Return ``x`` as ``[batch, heads, ...]``, with ``groups`` heads if not 0."""
     wanted = (*lead[:-1], groups) if groups else lead
     if x.shape[:-2] != wanted:
         x = run(shape.BROADCAST_TO, x, shape=(*wanted, *x.shape[-2:]))
@@ -259,7 +259,7 @@ def _(
     if allowed is None:
         weights = norm.softmax(scores)
     else:
-        # Not -inf: a query without keys would give NaN, here and in the gradient.
+        # Not -inf: a query that attends to no key would give NaN, also in the gradient.
         weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
         if mask is not None or length is not None:  # a query may attend to no key
             weights = compare.where(allowed, weights, 0.0)
@@ -273,7 +273,7 @@ def _(
 def _allowed(
     queries: int, keys: int, mask: Maybe, length: Maybe, causal: bool
 ) -> Maybe:
-    """Return which keys the queries attend to; None for all."""
+    """Return a mask of the keys that each query attends to; None if it is all."""
     found: list[Tensor] = []
     if mask is not None:
         is_bool = mask.dtype is BOOL
@@ -302,7 +302,7 @@ def _rotary_spec(x: Spec, cos: Spec, sin: Spec, *, interleaved: bool) -> Spec:
 
 
 def _check_rotary(x: Spec | Tensor, cos: Spec | Tensor, sin: Spec | Tensor) -> None:
-    """Raise unless the angles fit ``x``."""
+    """Raise unless the shapes of ``cos`` and ``sin`` are compatible with ``x``."""
     op = "rotary_embedding"
     half = cos.shape[-1] if cos.shape else 0
     fits = x.shape and cos.shape == sin.shape and 2 * half <= x.shape[-1]
@@ -347,16 +347,15 @@ def rotary_embedding(
         cos: The cosines of the angles. They broadcast to ``[..., n]``, where n is at
             most ``size / 2``. Elements of ``x`` from index 2n on are unchanged.
         sin: The sines of the angles, of the shape of ``cos``.
-        interleaved: Whether pair ``i`` is the elements ``2i`` and ``2i + 1``, as in
-            Llama GGUF files; otherwise, it is ``i`` and ``i + n``, as in PyTorch
-            models.
+        interleaved: Whether pair ``i`` consists of elements ``2i`` and ``2i + 1``, as
+            in Llama GGUF files, rather than ``i`` and ``i + n``, as in PyTorch models.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
         float32.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes are incompatible.
         TypeError: A tensor is complex, or holds strings.
 
     Example:

@@ -1,8 +1,8 @@
-"""Weights of 4 or 8 bits with a scale for each block, public in ``plugrad.quantized``.
+"""4-bit and 8-bit weights with a scale for each block, in ``plugrad.quantized``.
 
 Kernels: ``BlockQuantizedMatMul DequantizeBlocks``. A weight is ``scale · code +
-offset``. Neighbours along the last axis form blocks; a block has one scale, and one
-offset if there are any.
+offset``. Consecutive weights along the last axis form blocks; each block has one scale
+and, optionally, one offset.
 
 Map: checks of both kernels; ``dequantize_blocks``; ``block_matmul``;
 ``quantize_blocks``.
@@ -48,7 +48,7 @@ def _check(
     offset: Spec | Tensor | None,
     bits: int,
 ) -> int:
-    """Return the number of weights of a row; raise unless the shapes fit."""
+    """Return the number of weights in a row; raise if the shapes are incompatible."""
     if bits not in CODES_IN_A_BYTE:
         raise ValueError(f"{op}: bits must be 4 or 8, got {bits}")
     if bits == 4 and codes.dtype is not UINT8:
@@ -101,22 +101,24 @@ def dequantize_blocks(
 ) -> Tensor:
     """Return weights ``scale · code + offset`` as floating numbers.
 
-    For the rows of an embedding, take rows of the codes, scales and offsets first.
+    To look up rows of an embedding, first take these rows of the codes, scales and
+    offsets.
 
     Args:
-        codes: ``[..., n]``: int8 or uint8 if there are 8 ``bits``. With 4 bits, uint8:
-            the low half of element ``i`` is code ``2i``, the high half code ``2i + 1``.
-        scale: ``[..., blocks]``, floating: one number for a block of neighbours along
-            the last axis. The number of blocks divides the number of codes.
-        offset: Like ``scale``; None for 0.
-        bits: The size of a code, 4 or 8.
+        codes: ``[..., n]``, int8 or uint8 for 8-bit codes, uint8 for 4-bit codes: the
+            low half of element ``i`` is then code ``2i``, and the high half is code
+            ``2i + 1``.
+        scale: ``[..., blocks]``, floating: one number for each block of consecutive
+            codes along the last axis. The number of blocks divides the number of codes.
+        offset: Like ``scale``; None means 0.
+        bits: The number of bits of a code, 4 or 8.
 
     Returns:
         A tensor of the dtype of ``scale``, ``[..., codes]``.
 
     Raises:
-        ValueError: The shapes do not fit, or ``bits`` is neither 4 nor 8.
-        TypeError: ``codes`` are not of these dtypes.
+        ValueError: The shapes are incompatible, or ``bits`` is neither 4 nor 8.
+        TypeError: ``codes`` do not have the required dtype.
 
     Example:
         >>> codes = pg.asarray([[0x21, 0x43]], dtype="uint8")
@@ -137,7 +139,7 @@ def dequantize_blocks(
 
 
 def _codes(op: str, codes: TensorLike) -> Tensor:
-    """Return codes as a tensor; raise unless they are bytes."""
+    """Return codes as a tensor; raise unless they are int8 or uint8."""
     found = _convert.asarray(codes)
     if found.dtype not in (INT8, UINT8):
         raise TypeError(f"{op}: codes must be int8 or uint8, got {named(found.dtype)}")
@@ -156,7 +158,7 @@ def _(codes: Tensor, scale: Tensor, offset: Maybe, *, bits: int) -> Tensor:
 
 
 def _unpacked(codes: Tensor, bits: int) -> Tensor:
-    """Return one number for each code."""
+    """Return the codes unpacked, one element for each code."""
     if bits == 8:
         return codes
     low = compare.bitwise_and(codes, 15)
@@ -245,26 +247,27 @@ def block_matmul(
     rounded: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``x · wᵀ`` for weights of 4 or 8 bits, which stay packed.
+    """Return ``x · wᵀ`` for 4-bit or 8-bit weights, which stay packed.
 
     The weights ``w``, ``[outputs, inputs]``, are ``dequantize_blocks(codes, scale,
-    offset, bits=bits)``. The gradient with respect to ``x`` is that of a product, even
-    if ``x`` is rounded.
+    offset,
+    bits=bits)``. The gradient with respect to ``x`` is that of the unrounded product, even if ``x``
+    is rounded.
 
     Args:
         x: ``[..., inputs]``, real numbers.
-        codes: As in ``dequantize_blocks``, with a row for each output.
+        codes: The codes, as in ``dequantize_blocks``, with a row for each output.
         scale: ``[outputs, blocks]``.
-        offset: Like ``scale``; None for 0.
-        bits: The size of a code, 4 or 8.
-        rounded: Whether to round ``x`` to 8 bits in each block, which is faster and
+        offset: Like ``scale``; None means 0.
+        bits: The number of bits of a code, 4 or 8.
+        rounded: Whether to round each block of ``x`` to 8 bits, which is faster and
             changes the result by about 1 %.
 
     Returns:
         ``[..., outputs]``, of the promoted dtype of ``x``, ``scale`` and ``offset``.
 
     Raises:
-        ValueError: The shapes do not fit, or ``bits`` is neither 4 nor 8.
+        ValueError: The shapes are incompatible, or ``bits`` is neither 4 nor 8.
         TypeError: ``codes`` are not int8 or uint8.
 
     Example:
@@ -355,23 +358,23 @@ def quantize_blocks(
     symmetric: bool = False,
     **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor, Maybe]:
-    """Return codes, scales and offsets of weights; each code is the nearest one.
+    """Quantize weights: return the nearest codes, and their scales and offsets.
 
-    The codes of a block cover the range from its least to its greatest weight. The
-    work is done on the host.
+    The codes of a block cover the range from its smallest to its largest weight. They
+    are computed on the host.
 
     Args:
         w: ``[..., inputs]``, real numbers.
-        bits: The size of a code, 4 or 8.
-        block: How many neighbours along the last axis share a scale; it divides the
-            number of inputs. Backends are fastest with 32 and 128.
-        symmetric: Whether weights are ``scale · code`` without an offset; with 8 bits
-            the codes are then int8. With 4 bits, ``scale · (code - 8)``: the offset is
-            ``-8 · scale``.
+        bits: The number of bits of a code, 4 or 8.
+        block: How many consecutive weights along the last axis share a scale; it must
+            divide the number of inputs. Backends are fastest with 32 and 128.
+        symmetric: Whether the range is symmetric around 0. 8-bit weights are then
+            ``scale · code`` with int8 codes, without an offset; 4-bit weights are
+            ``scale · (code - 8)``, with the offset ``-8 · scale``.
 
     Returns:
-        Codes, scales and offsets, as ``dequantize_blocks`` takes them. Offsets are None
-        for symmetric weights of 8 bits.
+        Codes, scales and offsets, as ``dequantize_blocks`` accepts them. Offsets are
+        None for symmetric 8-bit weights.
 
     Raises:
         ValueError: ``block`` does not divide the number of inputs, ``bits`` is neither
@@ -427,5 +430,5 @@ def _quantized(blocks: Any, bits: int, symmetric: bool) -> tuple[Any, Any, Any]:
 
 
 def _quotient(x: Any, by: Any) -> Any:
-    """Return a quotient, and 0 where the divisor is 0."""
+    """Return ``x / by``, or 0 where ``by`` is 0."""
     return np.divide(x, by, out=np.zeros_like(x), where=by != 0)

@@ -183,25 +183,24 @@ def conv1d(
     Args:
         x: ``[batch, width, channels]``, or without the batch.
         filter: ``[width, channels / groups, out_channels]``.
-        strides: The step between neighbouring windows, a number.
+        strides: The step between adjacent windows, a number.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
-            ``[(left, right)]``, give the zeros of each end.
-        dilations: Steps between neighbouring elements of one window.
+            ``[(left, right)]``, give the number of zeros at each end.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NWC" or "NCW", for ``x`` and the result; the layout of the filter
             is fixed.
-        dim_rounding_mode: What happens to a last step that does not fit, as in
-            ``conv2d``.
-        groups: The number of parts into which the channels are cut; each part of the
-            output sees its own part of the input.
+        dim_rounding_mode: How to handle a partial last step, as in ``conv2d``.
+        groups: The number of groups into which the channels are split; each group of
+            output channels depends only on its own group of input channels.
 
     Returns:
         A tensor ``[batch, out_width, out_channels]`` in the format of ``x``, of the
         promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        ValueError: The shapes or attributes are incompatible.
+        TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
         >>> x = pg.reshape(pg.arange(5.0), (1, 5, 1))
@@ -249,28 +248,28 @@ def conv2d(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         filter: ``[height, width, channels / groups, out_channels]``.
-        strides: Steps between neighbouring windows: one number for both axes or one for
+        strides: Steps between adjacent windows: one number for both axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
-            ``[(top, bottom), (left, right)]``, give the zeros of each end.
-        dilations: Steps between neighbouring elements of one window.
+            ``[(top, bottom), (left, right)]``, give the number of zeros at each end.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
             filter is fixed.
-        dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
-            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it if at least half of it fits; "ceil_inside" keeps a window that
-            begins before the end of the input.
-        groups: The number of parts into which the channels are cut; each part of the
-            output sees its own part of the input.
+        dim_rounding_mode: How to handle a partial last step if ``pad`` is a number or
+            pairs: "floor" (or None) drops it, "ceil" keeps it, "round" keeps it if at
+            least half of it fits; "ceil_inside" keeps a window that begins before the
+            end of the input.
+        groups: The number of groups into which the channels are split; each group of
+            output channels depends only on its own group of input channels.
 
     Returns:
         A tensor ``[batch, out_height, out_width, out_channels]`` in the format of
         ``x``, of the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        ValueError: The shapes or attributes are incompatible.
+        TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
         >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))
@@ -310,28 +309,28 @@ def conv3d(
     Args:
         x: ``[batch, depth, height, width, channels]``, or without the batch.
         filter: ``[depth, height, width, channels / groups, out_channels]``.
-        strides: Steps between neighbouring windows: one number for all axes or one for
+        strides: Steps between adjacent windows: one number for all axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
-            one for each axis, give the zeros of each end.
-        dilations: Steps between neighbouring elements of one window.
+            one for each axis, give the number of zeros at each end.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NDHWC" or "NCDHW", for ``x`` and the result; the layout of the
             filter is fixed.
-        dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
-            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it if at least half of it fits; "ceil_inside" keeps a window that
-            begins before the end of the input.
-        groups: The number of parts into which the channels are cut; each part of the
-            output sees its own part of the input.
+        dim_rounding_mode: How to handle a partial last step if ``pad`` is a number or
+            pairs: "floor" (or None) drops it, "ceil" keeps it, "round" keeps it if at
+            least half of it fits; "ceil_inside" keeps a window that begins before the
+            end of the input.
+        groups: The number of groups into which the channels are split; each group of
+            output channels depends only on its own group of input channels.
 
     Returns:
         A tensor ``[batch, out_depth, out_height, out_width, out_channels]`` in the
         format of ``x``, of the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        ValueError: The shapes or attributes are incompatible.
+        TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
         >>> y = pg.conv3d(pg.ones((1, 3, 3, 3, 2)), pg.ones((2, 2, 2, 2, 1)))
@@ -380,19 +379,20 @@ def conv1d_transpose(
         filter: ``[width, out_channels / groups, channels]``: the filter of the
             ``conv1d``.
         output_shape: The shape of the result, in the rank and format of ``x``.
-        strides: The strides of the ``conv1d``; the arguments below are also its own.
+        strides: The strides of the ``conv1d``; the arguments below are also those of
+            the ``conv1d``.
         pad: "same", "valid", a number, or ``[(left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NWC" or "NCW", for ``x`` and the result.
         dim_rounding_mode: "floor", "ceil" or "round"; None finds the one that fits.
-        groups: The number of parts into which the channels are cut.
+        groups: The number of groups into which the channels are split.
 
     Returns:
         A tensor of ``output_shape`` and the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: A ``conv1d`` of ``output_shape`` does not have the shape of ``x``.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
         >>> x, filter = pg.ones((1, 3, 1)), pg.ones((2, 1, 1))
@@ -435,19 +435,20 @@ def conv2d_transpose(
             ``conv2d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: The strides of the ``conv2d``; the arguments below are also its own.
+        strides: The strides of the ``conv2d``; the arguments below are also those of
+            the ``conv2d``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
         dim_rounding_mode: "floor", "ceil" or "round"; None finds the one that fits.
-        groups: The number of parts into which the channels are cut.
+        groups: The number of groups into which the channels are split.
 
     Returns:
         A tensor of ``output_shape`` and the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: A ``conv2d`` of ``output_shape`` does not have the shape of ``x``.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
         >>> x, filter = pg.ones((1, 2, 2, 1)), pg.ones((2, 2, 1, 1))
@@ -489,19 +490,20 @@ def conv3d_transpose(
             of the ``conv3d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: The strides of the ``conv3d``; the arguments below are also its own.
+        strides: The strides of the ``conv3d``; the arguments below are also those of
+            the ``conv3d``.
         pad: "same", "valid", a number, or one pair for each axis.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NDHWC" or "NCDHW", for ``x`` and the result.
         dim_rounding_mode: "floor", "ceil" or "round"; None finds the one that fits.
-        groups: The number of parts into which the channels are cut.
+        groups: The number of groups into which the channels are split.
 
     Returns:
         A tensor of ``output_shape`` and the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: A ``conv3d`` of ``output_shape`` does not have the shape of ``x``.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
         >>> x, filter = pg.ones((1, 1, 1, 2, 1)), pg.ones((1, 1, 2, 1, 1))

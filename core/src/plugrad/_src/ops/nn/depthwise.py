@@ -83,18 +83,18 @@ def depthwise_conv2d(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         filter: ``[height, width, channels, multiplier]``.
-        strides: Steps between neighbouring windows: one number for both axes or one for
+        strides: Steps between adjacent windows: one number for both axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
-            ``[(top, bottom), (left, right)]``, give the zeros of each end.
-        dilations: Steps between neighbouring elements of one window.
+            ``[(top, bottom), (left, right)]``, give the number of zeros at each end.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
             filter is fixed.
-        dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
-            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it if at least half of it fits; "ceil_inside" keeps a window that
-            begins before the end of the input.
+        dim_rounding_mode: How to handle a partial last step if ``pad`` is a number or
+            pairs: "floor" (or None) drops it, "ceil" keeps it, "round" keeps it if at
+            least half of it fits; "ceil_inside" keeps a window that begins before the
+            end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, channels · multiplier]`` in the format
@@ -102,8 +102,8 @@ def depthwise_conv2d(
         channel are adjacent.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
-        TypeError: An argument holds strings, or no dtype can represent both.
+        ValueError: The shapes or attributes are incompatible.
+        TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
         >>> x = [[[[3.0, 5.0]]]]  # one pixel with two channels
@@ -164,25 +164,25 @@ def separable_conv2d(
         x: ``[batch, height, width, channels]``, or without the batch.
         depthwise_filter: ``[height, width, channels, multiplier]``.
         pointwise_filter: ``[1, 1, channels · multiplier, out_channels]``.
-        strides: Steps between neighbouring windows: one number for both axes or one for
+        strides: Steps between adjacent windows: one number for both axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
             ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
-            ``[(top, bottom), (left, right)]``, give the zeros of each end.
-        dilations: Steps between neighbouring elements of one window.
+            ``[(top, bottom), (left, right)]``, give the number of zeros at each end.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
             filter is fixed.
-        dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
-            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it if at least half of it fits; "ceil_inside" keeps a window that
-            begins before the end of the input.
+        dim_rounding_mode: How to handle a partial last step if ``pad`` is a number or
+            pairs: "floor" (or None) drops it, "ceil" keeps it, "round" keeps it if at
+            least half of it fits; "ceil_inside" keeps a window that begins before the
+            end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, out_channels]`` in the format of
         ``x``, of the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
+        ValueError: The shapes or attributes are incompatible.
         TypeError: An argument holds strings, or no dtype can represent all of them.
 
     Example:

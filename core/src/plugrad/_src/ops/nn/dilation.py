@@ -131,11 +131,11 @@ def dilation2d(
         x: ``[batch, height, width, channels]``, or without the batch; real numbers.
         filter: ``[height, width, channels]``; if it is all zeros, the op is
             ``max_pool``.
-        strides: Steps between neighbouring windows: one number for both axes or one for
+        strides: Steps between adjacent windows: one number for both axes or one for
             each.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``, as in
             ``conv2d``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the layout of the
             filter is fixed.
 
@@ -144,7 +144,7 @@ def dilation2d(
         the promoted dtype.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
+        ValueError: The shapes or attributes are incompatible.
         TypeError: An argument is complex or holds strings, or both are bool.
 
     Example:

@@ -225,8 +225,9 @@ def matmul(
         A tensor ``[..., i, j]`` of the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit, the activation is unknown, or
-            ``prelu_weights`` are missing for "prelu" or given for another activation.
+        ValueError: The shapes or attributes are incompatible, the activation is
+            unknown, or ``prelu_weights`` are missing for "prelu" or given for another
+            activation.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -280,10 +281,10 @@ def conv2d(
             ``bias``; None for other activations.
         strides: As in ``plugrad.conv2d``, like all attributes up to ``groups``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
         dim_rounding_mode: "floor", "ceil" or "round".
-        groups: The number of parts into which the channels are cut.
+        groups: The number of groups into which the channels are split.
         activation: "linear", "relu", "relu6", "elu", "prelu", "leaky_relu" or
             "sigmoid".
         leaky_relu_alpha: The slope of "leaky_relu" for negative numbers.
@@ -293,8 +294,9 @@ def conv2d(
         ``x``, of the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit, the activation is unknown, or
-            ``prelu_weights`` are missing for "prelu" or given for another activation.
+        ValueError: The shapes or attributes are incompatible, the activation is
+            unknown, or ``prelu_weights`` are missing for "prelu" or given for another
+            activation.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -348,7 +350,7 @@ def depthwise_conv2d(
         strides: As in ``plugrad.depthwise_conv2d``, like all attributes up to
             ``dim_rounding_mode``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
         dim_rounding_mode: "floor", "ceil" or "round".
         activation: "linear", "relu", "relu6", "elu", "prelu", "leaky_relu" or
@@ -360,8 +362,9 @@ def depthwise_conv2d(
         of ``x``, of the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit, the activation is unknown, or
-            ``prelu_weights`` are missing for "prelu" or given for another activation.
+        ValueError: The shapes or attributes are incompatible, the activation is
+            unknown, or ``prelu_weights`` are missing for "prelu" or given for another
+            activation.
         TypeError: An argument is complex or holds strings.
 
     Example:

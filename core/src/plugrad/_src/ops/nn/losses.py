@@ -86,14 +86,14 @@ def compute_weighted_loss(
 
     Args:
         losses: A tensor of real numbers.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``losses`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``losses``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
         ValueError: The weights do not broadcast to the losses, or the reduction is
@@ -154,17 +154,17 @@ def absolute_difference(
     Args:
         labels: A tensor of real numbers.
         predictions: A tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -195,17 +195,17 @@ def mean_squared_error(
     Args:
         labels: A tensor of real numbers.
         predictions: A tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -241,19 +241,19 @@ def huber_loss(
     Args:
         labels: A tensor of real numbers.
         predictions: A tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         delta: The error above which the loss is linear; a positive number.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, ``delta`` is not positive and finite, or the
-            reduction is unknown.
+        ValueError: The shapes are incompatible, ``delta`` is not positive and finite,
+            or the reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -291,17 +291,17 @@ def hinge_loss(
     Args:
         labels: A tensor of 0 and 1.
         predictions: A tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -337,19 +337,19 @@ def log_loss(
     Args:
         labels: A tensor of numbers from 0 to 1.
         predictions: The probabilities p, a tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         epsilon: A small number, not negative, that keeps the logarithms finite.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, ``epsilon`` is negative, or the reduction is
-            unknown.
+        ValueError: The shapes are incompatible, ``epsilon`` is negative, or the
+            reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -385,7 +385,7 @@ def cosine_distance(
     Args:
         labels: A tensor of real numbers.
         predictions: A tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         axis: The axis to sum over; it stays, with size 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
@@ -393,10 +393,11 @@ def cosine_distance(
 
     Returns:
         A scalar tensor; the shape of ``labels`` with size 1 along ``axis`` for the
-        reduction "none". The dtype is the promoted one; float32 for integers and bool.
+        reduction "none". The dtype is the promoted dtype; float32 for integers and
+        bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -440,7 +441,7 @@ def sigmoid_cross_entropy(
     Args:
         labels: A tensor of numbers from 0 to 1.
         logits: A tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         label_smoothing: A number s from 0 to 1; the labels become
             ``(1 - s)·labels + s/2``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
@@ -448,11 +449,11 @@ def sigmoid_cross_entropy(
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, the reduction is unknown, or
+        ValueError: The shapes are incompatible, the reduction is unknown, or
             ``label_smoothing`` is out of range.
         TypeError: An argument is complex or holds strings.
 
@@ -491,7 +492,7 @@ def softmax_cross_entropy(
     Args:
         labels: ``[..., classes]``, one-hot or probabilities.
         logits: A tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         label_smoothing: A number s from 0 to 1; the labels become
             ``(1 - s)·labels + s/classes``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
@@ -499,11 +500,11 @@ def softmax_cross_entropy(
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
-        one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor ``[...]``. The dtype is the
+        promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, the reduction is unknown, there are no
+        ValueError: The shapes are incompatible, the reduction is unknown, there are no
             classes, or ``label_smoothing`` is out of range.
         TypeError: An argument is complex or holds strings.
 
@@ -566,17 +567,17 @@ def sparse_softmax_cross_entropy(
     Args:
         labels: Integers ``[...]``, the class of each row.
         logits: ``[..., classes]``.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
-        one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor ``[...]``. The dtype is the
+        promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: The labels are not integers, or another argument is complex or holds
             strings.
         IndexError: A label is not a class.
@@ -636,17 +637,17 @@ def negative_log_likelihood(
     Args:
         labels: Integers ``[...]``, the class of each row.
         log_probabilities: ``[..., classes]``.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
-        one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor ``[...]``. The dtype is the
+        promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: The labels are not integers, or another argument is complex or holds
             strings.
         IndexError: A label is not a class.
@@ -685,18 +686,18 @@ def kl_divergence(
     Args:
         labels: Probabilities, or their logarithms if ``log_labels`` is True.
         log_predictions: Logarithms of probabilities, a tensor of the same shape.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         log_labels: Whether the labels are logarithms.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
-        the promoted one; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``.
+        The dtype is the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -747,7 +748,7 @@ def ctc_loss(
         labels: Integers ``[batch, labels]``, none of them ``blank``.
         logits: ``[batch, steps, classes]``; logarithms of probabilities are valid
             logits.
-        weights: A tensor that broadcasts to the losses; None for 1.
+        weights: A tensor that broadcasts to the losses; None means 1.
         label_lengths: The number of labels of each sequence, integers ``[batch]``; by
             default all labels count. Labels after these are ignored.
         logit_lengths: The number of steps of each sequence, integers ``[batch]``; by
@@ -759,12 +760,12 @@ def ctc_loss(
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; ``[batch]`` for the reduction "none". The dtype is that of the
-        logits; float32 for integers and bool.
+        A scalar tensor; with the reduction "none", a tensor ``[batch]``. The dtype is
+        that of the logits; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, ``blank`` is not a class, the reduction is
-            unknown, or a length that is known on the host is out of range.
+        ValueError: The shapes are incompatible, ``blank`` is not a class, the reduction
+            is unknown, or a length that is known on the host is out of range.
         TypeError: The labels or lengths are not integers, or another argument is
             complex or holds strings.
         IndexError: A label is not a class.

@@ -231,9 +231,9 @@ def batch_norm(
         mean: The mean, which is subtracted. Like all other tensors, it broadcasts to
             ``x``: ``[channels]``, or the shape of ``x``.
         variance: The variance, not negative.
-        offset: Added at the end; None for 0.
-        scale: Multiplied after the division; None for 1.
-        epsilon: Added to the variance, so that nothing is divided by 0; not negative.
+        offset: Added at the end; None means 0.
+        scale: The factor applied after the division; None means 1.
+        epsilon: Added to the variance to avoid division by 0; not negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
@@ -329,10 +329,11 @@ def layer_norm(
 
     Args:
         x: A tensor of real numbers.
-        scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
-        offset: Added at the end; it broadcasts to ``x``. None for 0.
+        scale: The factor applied after the division; it broadcasts to ``x``. None means
+            1.
+        offset: Added at the end; it broadcasts to ``x``. None means 0.
         axis: The axes to normalize: an int, a sequence of ints, or None for all.
-        epsilon: Added to the variance, so that nothing is divided by 0; not negative.
+        epsilon: Added to the variance to avoid division by 0; not negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
@@ -434,12 +435,12 @@ def group_norm(
 
     Args:
         x: ``[batch, ..., channels]``, or with the channels along another ``axis``.
-        scale: ``[channels]``, multiplied after the normalization; None for 1.
-        offset: ``[channels]``, added at the end; None for 0.
+        scale: ``[channels]``, multiplied after the normalization; None means 1.
+        offset: ``[channels]``, added at the end; None means 0.
         groups: The number of groups, which divides the number of channels. If it equals
             that number, the op is instance normalization.
         axis: The axis of the channels. It cannot be 0, the axis of the batch.
-        epsilon: Added to the variance, so that nothing is divided by 0; not negative.
+        epsilon: Added to the variance to avoid division by 0; not negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
@@ -511,7 +512,8 @@ def rms_norm(
 
     Args:
         x: A tensor of real numbers.
-        scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
+        scale: The factor applied after the division; it broadcasts to ``x``. None means
+            1.
         axis: The axes to normalize: an int, a sequence of ints, or None for all.
         epsilon: Added to the mean of squares, so that nothing is divided by 0; not
             negative.

@@ -197,10 +197,10 @@ def max_pool(
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
         filter_size: The window size: one number for all spatial axes or one for each.
-        strides: Steps between neighbouring windows; by default ``filter_size``.
+        strides: Steps between adjacent windows; by default ``filter_size``.
         pad: ``"same"`` gives ``ceil(size / stride)`` windows; ``"valid"`` adds nothing;
             a number pads all ends; pairs give (before, after) for each spatial axis.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
         dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
@@ -209,8 +209,9 @@ def max_pool(
         The maxima, in the layout and dtype of ``x``.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
-        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+        ValueError: The shapes or attributes are incompatible.
+        TypeError: The dtype of ``x`` is complex, bool or string, for which no maximum
+            is defined.
 
     Example:
         >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
@@ -250,9 +251,9 @@ def avg_pool(
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
         filter_size: The window size: one number for all spatial axes or one for each.
-        strides: Steps between neighbouring windows; by default ``filter_size``.
+        strides: Steps between adjacent windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
         dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
@@ -262,7 +263,7 @@ def avg_pool(
         The averages, in the layout and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
+        ValueError: The shapes or attributes are incompatible.
         TypeError: ``x`` holds strings.
 
     Example:
@@ -296,9 +297,9 @@ def max_pool1d(
     Args:
         x: ``[batch, width, channels]``, or without the batch.
         filter_size: The window size.
-        strides: The step between neighbouring windows; by default ``filter_size``.
+        strides: The step between adjacent windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NWC", or "NCW" for channels first.
         dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
 
@@ -306,8 +307,9 @@ def max_pool1d(
         The maxima, in the layout and dtype of ``x``.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
-        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+        ValueError: The shapes or attributes are incompatible.
+        TypeError: The dtype of ``x`` is complex, bool or string, for which no maximum
+            is defined.
 
     Example:
         >>> pg.max_pool1d(pg.reshape([1, 5, 2, 4], (4, 1)), 2)[:, 0]
@@ -339,9 +341,9 @@ def avg_pool1d(
     Args:
         x: ``[batch, width, channels]``, or without the batch.
         filter_size: The window size.
-        strides: The step between neighbouring windows; by default ``filter_size``.
+        strides: The step between adjacent windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: "NWC", or "NCW" for channels first.
         dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
         count_include_pad: Whether padding is counted, as in ``avg_pool``.
@@ -350,7 +352,7 @@ def avg_pool1d(
         The averages, in the layout and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
+        ValueError: The shapes or attributes are incompatible.
         TypeError: ``x`` holds strings.
 
     Example:
@@ -385,9 +387,9 @@ def pool(
             axes ``[batch, depth, height, width, channels]``.
         window_shape: The window size: one number for all spatial axes, or one for each.
         pooling_type: ``"max"`` or ``"avg"``.
-        strides: Steps between neighbouring windows.
+        strides: Steps between adjacent windows.
         pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
         dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
@@ -396,7 +398,7 @@ def pool(
         The maxima or averages, as ``max_pool`` and ``avg_pool`` return them.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
+        ValueError: The shapes or attributes are incompatible.
         TypeError: The pooling is not defined for the dtype of ``x``.
 
     Example:
@@ -503,9 +505,9 @@ def max_pool_with_argmax(
     Args:
         x: ``[batch, height, width, channels]``.
         filter_size: The window size: one number for both spatial axes or one for each.
-        strides: Steps between neighbouring windows; by default ``filter_size``.
+        strides: Steps between adjacent windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         dim_rounding_mode: How to round the number of windows: "floor", "ceil" or
             "round".
         include_batch_in_index: Whether indices count through the whole batch instead of
@@ -518,8 +520,9 @@ def max_pool_with_argmax(
         NaN and padding.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other.
-        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+        ValueError: The shapes or attributes are incompatible.
+        TypeError: The dtype of ``x`` is complex, bool or string, for which no maximum
+            is defined.
 
     Example:
         >>> x = pg.reshape(pg.arange(16), (1, 4, 4, 1))

@@ -229,7 +229,7 @@ def conv2d(
             of the result. None for a float32 result.
         strides: As in ``plugrad.conv2d``; this also holds for the attributes below.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         dim_rounding_mode: "floor", "ceil", "round" or "ceil_inside".
 
     Returns:
@@ -237,7 +237,7 @@ def conv2d(
         there is a ``scale``, or of the dtype of ``zero_point``.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other, or there is a
+        ValueError: The shapes or attributes are incompatible, or there is a
             ``zero_point`` without a ``scale``.
         TypeError: A tensor does not have the required dtype.
 
@@ -282,7 +282,7 @@ def depthwise_conv2d(
         zero_point: The zero point of the result.
         strides: As in ``plugrad.conv2d``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between neighbouring elements of one window.
+        dilations: Steps between adjacent elements of one window.
         dim_rounding_mode: "floor", "ceil", "round" or "ceil_inside".
 
     Returns:
@@ -290,7 +290,7 @@ def depthwise_conv2d(
         float32 if there is a ``scale``, or of the dtype of ``zero_point``.
 
     Raises:
-        ValueError: Shapes or attributes do not fit each other, or there is a
+        ValueError: The shapes or attributes are incompatible, or there is a
             ``zero_point`` without a ``scale``.
         TypeError: A tensor does not have the required dtype.
 
@@ -335,7 +335,7 @@ def matmul(
         of ``zero_point``.
 
     Raises:
-        ValueError: Shapes do not fit each other, or there is a ``zero_point`` without a
+        ValueError: The shapes are incompatible, or there is a ``zero_point`` without a
             ``scale``.
         TypeError: A tensor does not have the required dtype.
 

@@ -156,10 +156,10 @@ def lstm(
         x: ``[steps, batch, inputs]``, with at least one step.
         weight_ih: ``[4 n, inputs]``.
         weight_hh: ``[4 n, n]``.
-        bias_ih: ``[4 n]``; None for 0.
-        bias_hh: ``[4 n]``; None for 0.
-        h0: The first state, ``[batch, n]``; None for 0.
-        c0: The first cell, ``[batch, n]``; None for 0.
+        bias_ih: ``[4 n]``; None means 0.
+        bias_hh: ``[4 n]``; None means 0.
+        h0: The first state, ``[batch, n]``; None means 0.
+        c0: The first cell, ``[batch, n]``; None means 0.
         reverse: Whether to run from the last step to the first, like the second
             direction of a bidirectional network.
 
@@ -169,7 +169,7 @@ def lstm(
         to one dtype; integers and bool give float32.
 
     Raises:
-        ValueError: The shapes do not fit, or there is no step.
+        ValueError: The shapes are incompatible, or there is no step.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -329,9 +329,9 @@ def gru(
         x: ``[steps, batch, inputs]``, with at least one step.
         weight_ih: ``[3 n, inputs]``.
         weight_hh: ``[3 n, n]``.
-        bias_ih: ``[3 n]``; None for 0.
-        bias_hh: ``[3 n]``; None for 0.
-        h0: The first state, ``[batch, n]``; None for 0.
+        bias_ih: ``[3 n]``; None means 0.
+        bias_hh: ``[3 n]``; None means 0.
+        h0: The first state, ``[batch, n]``; None means 0.
         reverse: Whether to run from the last step to the first, like the second
             direction of a bidirectional network.
 
@@ -341,7 +341,7 @@ def gru(
         integers and bool give float32.
 
     Raises:
-        ValueError: The shapes do not fit, or there is no step.
+        ValueError: The shapes are incompatible, or there is no step.
         TypeError: An argument is complex or holds strings.
 
     Example:

@@ -322,10 +322,10 @@ def uniform(
     Args:
         shape: The sizes of the result.
         more: Not accepted; pass the shape as one argument.
-        minval: The least number, included.
-        maxval: The end, not included.
+        minval: The lower bound, inclusive.
+        maxval: The upper bound, exclusive.
         dtype: A real floating dtype; float32 unless given.
-        seed: Fixes the numbers of this call.
+        seed: Determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -333,7 +333,7 @@ def uniform(
     Raises:
         ValueError: ``minval`` is not below ``maxval``, or the dtype cannot represent
             them.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.random.uniform((3,), seed=1)
@@ -370,10 +370,10 @@ def uniform_int(
 
     Args:
         shape: The sizes of the result.
-        minval: The least integer, included.
-        maxval: The end, not included.
+        minval: The lower bound, inclusive.
+        maxval: The upper bound, exclusive.
         dtype: An integer dtype.
-        seed: Fixes the numbers of this call.
+        seed: Determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -414,7 +414,7 @@ def bernoulli(
     Args:
         shape: The sizes of the result.
         p: The probability, from 0 to 1, rounded to the nearest 2⁻³².
-        seed: Fixes the numbers of this call.
+        seed: Determines the numbers that this call draws.
 
     Returns:
         A bool tensor of ``shape``.
@@ -480,14 +480,14 @@ def normal(
         mean: The mean of the distribution.
         stddev: The standard deviation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
-        seed: Fixes the numbers of this call.
+        seed: Determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
 
     Raises:
         ValueError: ``stddev`` is negative, or a parameter is not finite.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.random.normal((3,), seed=1)
@@ -521,14 +521,14 @@ def truncated_normal(
         mean: The mean of the distribution.
         stddev: The standard deviation before the truncation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
-        seed: Fixes the numbers of this call.
+        seed: Determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
 
     Raises:
         ValueError: ``stddev`` is negative, or a parameter is not finite.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.random.truncated_normal((3,), seed=1)
@@ -560,14 +560,14 @@ def exponential(
         more: Not accepted; pass the shape as one argument.
         rate: The rate, positive.
         dtype: A real floating dtype; float32 unless given.
-        seed: Fixes the numbers of this call.
+        seed: Determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
 
     Raises:
         ValueError: ``rate`` is not positive and finite.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.random.exponential((3,), seed=1)
@@ -601,14 +601,14 @@ def gamma(
         alpha: The shape parameter, positive.
         beta: The rate, positive.
         dtype: A real floating dtype; float32 unless given.
-        seed: Fixes the numbers of this call.
+        seed: Determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
 
     Raises:
         ValueError: A parameter is not positive and finite.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.random.gamma((3,), 2.0, seed=1)

@@ -85,15 +85,15 @@ def cumulative_sum(
         x: A tensor of numbers or bool with at least one axis.
         axis: The axis; may be None if ``x`` has only one.
         dtype: The dtype of the sums, to which ``x`` is cast first. By default the dtype
-            of ``x``; bool and integers of less than 32 bits become int32, unsigned ones
-            uint32.
+            of ``x``; bool and integers of fewer than 32 bits become int32, or uint32 if
+            unsigned.
         include_initial: Whether to begin with 0, the empty sum, as one more element.
         exclusive: Whether to leave ``x[i]`` out of its sum, so that the first sum is 0.
         reverse: Whether to sum from the end: ``x[i] + … + x[n-1]``. The empty sum then
             comes last.
 
     Returns:
-        A tensor of the shape of ``x``, with one element more along ``axis`` if
+        A tensor of the shape of ``x``, with one more element along ``axis`` if
         ``include_initial`` is True.
 
     Raises:
@@ -222,8 +222,8 @@ def cumulative_prod(
         x: A tensor of numbers or bool with at least one axis.
         axis: The axis; may be None if ``x`` has only one.
         dtype: The dtype of the products, to which ``x`` is cast first. By default the
-            dtype of ``x``; bool and integers of less than 32 bits become int32,
-            unsigned ones uint32.
+            dtype of ``x``; bool and integers of fewer than 32 bits become int32, or
+            uint32 if unsigned.
         include_initial: Whether to begin with 1, the empty product, as one more
             element.
         exclusive: Whether to leave ``x[i]`` out of its product, so that the first one
@@ -232,7 +232,7 @@ def cumulative_prod(
             product then comes last.
 
     Returns:
-        A tensor of the shape of ``x``, with one element more along ``axis`` if
+        A tensor of the shape of ``x``, with one more element along ``axis`` if
         ``include_initial`` is True.
 
     Raises:
@@ -271,9 +271,9 @@ def cumulative_max(
 ) -> tuple[Tensor, Tensor]:
     """Return the maxima of ``x[0], …, x[i]`` along an axis, and their indices.
 
-    Of equal elements the index is that of the last one. NaN makes all later maxima NaN,
-    and the index is that of the last NaN. The cotangent of a maximum flows to the
-    element at its index.
+    If several elements are equal, the index is that of the last one. NaN makes all
+    later maxima NaN, and the index is that of the last NaN. The cotangent of a maximum
+    flows to the element at its index.
 
     Args:
         x: A tensor of real numbers or bool with at least one axis.
@@ -311,9 +311,9 @@ def cumulative_min(
 ) -> tuple[Tensor, Tensor]:
     """Return the minima of ``x[0], …, x[i]`` along an axis, and their indices.
 
-    Of equal elements the index is that of the last one. NaN makes all later minima NaN,
-    and the index is that of the last NaN. The cotangent of a minimum flows to the
-    element at its index.
+    If several elements are equal, the index is that of the last one. NaN makes all
+    later minima NaN, and the index is that of the last NaN. The cotangent of a minimum
+    flows to the element at its index.
 
     Args:
         x: A tensor of real numbers or bool with at least one axis.
@@ -461,7 +461,8 @@ def diff(
         A tensor of the promoted dtype.
 
     Raises:
-        ValueError: ``n`` is negative, the axis is out of range, or shapes do not fit.
+        ValueError: ``n`` is negative, the axis is out of range, or the shapes are
+            incompatible.
         TypeError: The promoted dtype is bool or that of strings.
 
     Example:

@@ -60,7 +60,7 @@ def argmax(
     keepdims: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the index of the maximum along ``axis``; the first of equal elements.
+    """Return the index of the first maximum along ``axis``.
 
     NaN is ignored, as in TensorFlow.js. ``max``, by contrast, returns NaN, as the array
     API standard requires. The index is 0 if all elements are NaN.
@@ -123,7 +123,7 @@ def argmin(
     keepdims: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the index of the minimum along ``axis``; the first of equal elements.
+    """Return the index of the first minimum along ``axis``.
 
     NaN is ignored, as in ``argmax``. The index is 0 if all elements are NaN.
 

@@ -101,10 +101,10 @@ def _replace_nonfinite(x: Tensor, given: list[tuple[float, float | None]]) -> Te
 
 
 def fmax(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the greater of ``a`` and ``b``; where one is NaN, the other one.
+    """Return the greater of ``a`` and ``b``; where one is NaN, return the other one.
 
-    The result is NaN only where both are. The cotangent flows to the argument that is
-    returned: to ``a`` if they are equal or both are NaN.
+    The result is NaN only where both are NaN. The cotangent flows to the argument that
+    is returned: to ``a`` if they are equal or both are NaN.
 
     Args:
         a: A tensor of real numbers or bool.
@@ -129,10 +129,10 @@ def fmax(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def fmin(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the smaller of ``a`` and ``b``; where one is NaN, the other one.
+    """Return the smaller of ``a`` and ``b``; where one is NaN, return the other one.
 
-    The result is NaN only where both are. The cotangent flows to the argument that is
-    returned: to ``a`` if they are equal or both are NaN.
+    The result is NaN only where both are NaN. The cotangent flows to the argument that
+    is returned: to ``a`` if they are equal or both are NaN.
 
     Args:
         a: A tensor of real numbers or bool.
@@ -190,7 +190,7 @@ def nansum(
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
-        A tensor of the dtype in which it was summed.
+        A tensor of the dtype in which the elements are summed.
 
     Raises:
         TypeError: ``x`` holds strings, or ``dtype`` is bool.
@@ -277,8 +277,8 @@ def nanmax(
 ) -> Tensor:
     """Return the maximum over ``axis`` of the elements that are not NaN.
 
-    The result is NaN where all elements are. Elements that equal the maximum share the
-    gradient equally; the derivative at NaN is 0.
+    The result is NaN where all elements are NaN. Elements that equal the maximum share
+    the gradient equally; the derivative at NaN is 0.
 
     Args:
         x: A tensor of real numbers.
@@ -315,8 +315,8 @@ def nanmin(
 ) -> Tensor:
     """Return the minimum over ``axis`` of the elements that are not NaN.
 
-    The result is NaN where all elements are. Elements that equal the minimum share the
-    gradient equally; the derivative at NaN is 0.
+    The result is NaN where all elements are NaN. Elements that equal the minimum share
+    the gradient equally; the derivative at NaN is 0.
 
     Args:
         x: A tensor of real numbers.

@@ -222,8 +222,8 @@ def fft(
             one ("forward"), or both, by √n ("ortho").
 
     Returns:
-        A tensor of the size ``n`` along the axis: complex128 for float64 and
-        complex128, complex64 for all other dtypes.
+        A tensor with size ``n`` along the axis: complex128 for float64 and complex128,
+        complex64 for all other dtypes.
 
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
@@ -265,8 +265,8 @@ def ifft(
             one ("forward"), or both, by √n ("ortho").
 
     Returns:
-        A tensor of the size ``n`` along the axis: complex128 for float64 and
-        complex128, complex64 for all other dtypes.
+        A tensor with size ``n`` along the axis: complex128 for float64 and complex128,
+        complex64 for all other dtypes.
 
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
@@ -302,14 +302,14 @@ def fftn(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
-            with zeros. -1 is the size of the axis.
+            with zeros. -1 stands for the size of the axis.
         axes: The axes to transform; by default all; required with ``s``.
         norm: Which transform is divided by the product of all sizes: the inverse one
             ("backward"), the forward one ("forward"), or both, by its square root
             ("ortho").
 
     Returns:
-        A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
+        A tensor with the sizes ``s``: complex128 for float64 and complex128, complex64
         for all other dtypes.
 
     Raises:
@@ -347,14 +347,14 @@ def ifftn(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
-            with zeros. -1 is the size of the axis.
+            with zeros. -1 stands for the size of the axis.
         axes: The axes to transform; by default all; required with ``s``.
         norm: Which transform is divided by the product of all sizes: the inverse one
             ("backward"), the forward one ("forward"), or both, by its square root
             ("ortho").
 
     Returns:
-        A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
+        A tensor with the sizes ``s``: complex128 for float64 and complex128, complex64
         for all other dtypes.
 
     Raises:
@@ -468,7 +468,7 @@ def rfft(
             one ("forward"), or both, by √n ("ortho").
 
     Returns:
-        A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
+        A tensor with size ``n // 2 + 1`` along the axis: complex128 for float64,
         complex64 for all other dtypes.
 
     Raises:
@@ -506,13 +506,13 @@ def irfft(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
-            axis. Give ``n`` if it is odd.
+            axis. Pass ``n`` if the size is odd.
         axis: The axis to transform.
         norm: Which transform is divided by n: the inverse one ("backward"), the forward
             one ("forward"), or both, by √n ("ortho").
 
     Returns:
-        A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
+        A tensor with size ``n`` along the axis: float64 for float64 and complex128,
         float32 for all other dtypes.
 
     Raises:
@@ -549,7 +549,7 @@ def rfftn(
     Args:
         x: A tensor of real numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
-            with zeros. -1 is the size of the axis.
+            with zeros. -1 stands for the size of the axis.
         axes: The axes to transform; by default all; required with ``s``.
         norm: Which transform is divided by the product of all sizes: the inverse one
             ("backward"), the forward one ("forward"), or both, by its square root
@@ -594,7 +594,7 @@ def irfftn(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
-            with zeros. -1 is the size of the axis. By default the last size is
+            with zeros. -1 stands for the size of the axis. By default the last size is
             ``2·(m - 1)``, where m is the size of the axis; give it if it is odd.
         axes: The axes to transform; by default all; required with ``s``.
         norm: Which transform is divided by the product of all sizes: the inverse one
@@ -602,8 +602,8 @@ def irfftn(
             ("ortho").
 
     Returns:
-        A tensor of the sizes ``s``: float64 for float64 and complex128, float32 for all
-        other dtypes.
+        A tensor with the sizes ``s``: float64 for float64 and complex128, float32 for
+        all other dtypes.
 
     Raises:
         ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
@@ -640,13 +640,13 @@ def hfft(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
-            axis. Give ``n`` if it is odd.
+            axis. Pass ``n`` if the size is odd.
         axis: The axis to transform.
         norm: Which transform is divided by n: the inverse one ("backward"), the forward
             one ("forward"), or both, by √n ("ortho").
 
     Returns:
-        A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
+        A tensor with size ``n`` along the axis: float64 for float64 and complex128,
         float32 for all other dtypes.
 
     Raises:
@@ -689,7 +689,7 @@ def ihfft(
             one ("forward"), or both, by √n ("ortho").
 
     Returns:
-        A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
+        A tensor with size ``n // 2 + 1`` along the axis: complex128 for float64,
         complex64 for all other dtypes.
 
     Raises:
@@ -776,7 +776,7 @@ def fftfreq(
 
     Raises:
         ValueError: ``n`` is less than 1, or ``d`` is 0 or not finite.
-        TypeError: The dtype is not real floating, or the backend lacks it.
+        TypeError: The dtype is not a real floating dtype, or the backend lacks it.
 
     Example:
         >>> pg.fft.fftfreq(4, d=0.5)
@@ -817,7 +817,7 @@ def rfftfreq(
 
     Raises:
         ValueError: ``n`` is less than 1, or ``d`` is 0 or not finite.
-        TypeError: The dtype is not real floating, or the backend lacks it.
+        TypeError: The dtype is not a real floating dtype, or the backend lacks it.
 
     Example:
         >>> pg.fft.rfftfreq(4, d=0.5)

@@ -77,7 +77,7 @@ def cosine_window(
 
     Raises:
         ValueError: The length is negative.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.cosine_window(4, 0.5, 0.5)
@@ -109,7 +109,7 @@ def hann_window(
 
     Raises:
         ValueError: The length is negative.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.hann_window(4)
@@ -141,7 +141,7 @@ def hamming_window(
 
     Raises:
         ValueError: The length is negative.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.hamming_window(4)
@@ -173,7 +173,7 @@ def bartlett_window(
 
     Raises:
         ValueError: The length is negative.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.bartlett_window(4)
@@ -209,7 +209,7 @@ def blackman_window(
 
     Raises:
         ValueError: The length is negative.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.blackman_window(4)[1:]
@@ -249,7 +249,7 @@ def nuttall_window(
 
     Raises:
         ValueError: The length is negative.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.nuttall_window(4)
@@ -289,7 +289,7 @@ def general_cosine_window(
 
     Raises:
         ValueError: The length is negative, or there are no coefficients.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.general_cosine_window(4, [0.5, 0.5])
@@ -332,7 +332,7 @@ def gaussian_window(
 
     Raises:
         ValueError: The length is negative, or ``std`` is not positive.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.gaussian_window(5, 1.0)
@@ -375,7 +375,7 @@ def kaiser_window(
 
     Raises:
         ValueError: The length is negative, or ``beta`` is negative or above 700.
-        TypeError: The dtype is not a real floating one.
+        TypeError: The dtype is not a real floating dtype.
 
     Example:
         >>> pg.signal.kaiser_window(5, 8.0)

@@ -175,7 +175,7 @@ def ragged_range(
 
     Raises:
         ValueError: A delta is 0 or NaN, there are more than 2³¹ - 1 values, or the
-            shapes do not fit.
+            shapes are incompatible.
         TypeError: The promoted dtype is complex, bool, or that of strings.
 
     Example:

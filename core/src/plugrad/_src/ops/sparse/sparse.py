@@ -91,7 +91,7 @@ def to_dense(
         ``default_value``.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes are incompatible.
         IndexError: A coordinate is out of range.
         TypeError: ``indices`` are not integers, or no dtype can represent values and
             default.
@@ -265,7 +265,7 @@ def fill_empty_rows(
         ``reverse_index_map``, ``[n]``, the position of each element in the result.
 
     Raises:
-        ValueError: The shapes do not fit, or the number of rows is negative.
+        ValueError: The shapes are incompatible, or the number of rows is negative.
         IndexError: A row is out of range; the other coordinates are not checked.
         TypeError: Indices or shape are not integers, or no dtype holds values and
             default.
@@ -379,7 +379,7 @@ def segment_sum(
         ``[num_segments, …]``, of the dtype of ``data``; int32 for bool.
 
     Raises:
-        ValueError: The shapes do not fit; or, without ``num_segments``, the ids
+        ValueError: The shapes are incompatible; or, without ``num_segments``, the ids
             decrease or are negative.
         IndexError: An index is out of range.
         TypeError: ``data`` holds strings, or indices or ids are not integers.
@@ -421,7 +421,7 @@ def segment_mean(
         ``[num_segments, …]``, of the dtype of ``data``; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit; or, without ``num_segments``, the ids
+        ValueError: The shapes are incompatible; or, without ``num_segments``, the ids
             decrease or are negative.
         IndexError: An index is out of range.
         TypeError: ``data`` holds strings, or indices or ids are not integers.
