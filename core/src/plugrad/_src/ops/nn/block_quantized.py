@@ -250,9 +250,7 @@ def block_matmul(
     """Return ``x · wᵀ`` for 4-bit or 8-bit weights, which stay packed.
 
     The weights ``w``, ``[outputs, inputs]``, are ``dequantize_blocks(codes, scale,
-    offset,
-    bits=bits)``. The gradient with respect to ``x`` is that of the unrounded product, even if ``x``
-    is rounded.
+    offset, bits=bits)``. The gradient with respect to ``x`` ignores the rounding.
 
     Args:
         x: ``[..., inputs]``, real numbers.

@@ -1,8 +1,8 @@
 """Convolutions. Kernels: ``Conv2D Conv3D`` and the two transposes of each.
 
 A convolution is linear in ``x`` and in ``filter``. Its two transposes are separate
-kernels, so that a backend can implement each of them efficiently. Every gradient of one
-of the three is another one of them, so derivatives of all orders work.
+kernels, so that a backend can implement each of them efficiently. The gradients of each
+of the three are the other two, so derivatives of all orders work.
 ``geometry.convolution`` computes the windows once; kernels always see a batch axis and
 channels last.
 
@@ -49,7 +49,7 @@ def forward_attributes(
 ) -> Options:
     """Canonicalize attributes of the op, such as strides and pad.
 
-    ``rule`` is the function of ``geometry`` that computes the windows.
+    ``rule`` is the ``geometry`` function that computes the windows.
     """
     return _windows.to_contract(given, rule, x.shape, filter.shape)
 
@@ -350,7 +350,7 @@ def conv3d(
 def convolved(
     kernel: Kernel, rule: Any, spatial: int, data_format: str, given: Options, *xs: Any
 ) -> Tensor:
-    """Run a convolution of two tensors ``xs``; ``rule`` computes the windows."""
+    """Convolve the two tensors ``xs``; ``rule`` computes the windows."""
     x, filter = _windows.numbers(kernel.op, *xs)
     x, restore_layout = _windows.channels_last(kernel.op, x, spatial, data_format)
     windows = rule(kernel.op, x.shape, filter.shape, **given)
@@ -378,20 +378,21 @@ def conv1d_transpose(
             of the ``conv1d`` that is transposed.
         filter: ``[width, out_channels / groups, channels]``: the filter of the
             ``conv1d``.
-        output_shape: The shape of the result, in the rank and format of ``x``.
+        output_shape: The shape of the result, with the rank and format of ``x``.
         strides: The strides of the ``conv1d``; the arguments below are also those of
             the ``conv1d``.
         pad: "same", "valid", a number, or ``[(left, right)]``.
         dilations: Steps between adjacent elements of one window.
         data_format: "NWC" or "NCW", for ``x`` and the result.
-        dim_rounding_mode: "floor", "ceil" or "round"; None finds the one that fits.
+        dim_rounding_mode: "floor", "ceil" or "round"; None selects the mode that
+            matches the shapes.
         groups: The number of groups into which the channels are split.
 
     Returns:
         A tensor of ``output_shape`` and the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: A ``conv1d`` of ``output_shape`` does not have the shape of ``x``.
+        ValueError: ``conv1d`` does not map ``output_shape`` to the shape of ``x``.
         TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
@@ -433,21 +434,22 @@ def conv2d_transpose(
             result of the ``conv2d`` that is transposed.
         filter: ``[height, width, out_channels / groups, channels]``: the filter of the
             ``conv2d``.
-        output_shape: The shape of the result, in the rank and format of ``x``; strides
-            and padding alone do not determine it.
+        output_shape: The shape of the result, with the rank and format of ``x``;
+            strides and padding alone do not determine it.
         strides: The strides of the ``conv2d``; the arguments below are also those of
             the ``conv2d``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between adjacent elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
-        dim_rounding_mode: "floor", "ceil" or "round"; None finds the one that fits.
+        dim_rounding_mode: "floor", "ceil" or "round"; None selects the mode that
+            matches the shapes.
         groups: The number of groups into which the channels are split.
 
     Returns:
         A tensor of ``output_shape`` and the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: A ``conv2d`` of ``output_shape`` does not have the shape of ``x``.
+        ValueError: ``conv2d`` does not map ``output_shape`` to the shape of ``x``.
         TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
@@ -488,21 +490,22 @@ def conv3d_transpose(
             of the result of the ``conv3d`` that is transposed.
         filter: ``[depth, height, width, out_channels / groups, channels]``: the filter
             of the ``conv3d``.
-        output_shape: The shape of the result, in the rank and format of ``x``; strides
-            and padding alone do not determine it.
+        output_shape: The shape of the result, with the rank and format of ``x``;
+            strides and padding alone do not determine it.
         strides: The strides of the ``conv3d``; the arguments below are also those of
             the ``conv3d``.
         pad: "same", "valid", a number, or one pair for each axis.
         dilations: Steps between adjacent elements of one window.
         data_format: "NDHWC" or "NCDHW", for ``x`` and the result.
-        dim_rounding_mode: "floor", "ceil" or "round"; None finds the one that fits.
+        dim_rounding_mode: "floor", "ceil" or "round"; None selects the mode that
+            matches the shapes.
         groups: The number of groups into which the channels are split.
 
     Returns:
         A tensor of ``output_shape`` and the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: A ``conv3d`` of ``output_shape`` does not have the shape of ``x``.
+        ValueError: ``conv3d`` does not map ``output_shape`` to the shape of ``x``.
         TypeError: An argument holds strings, or no dtype can represent both arguments.
 
     Example:
@@ -595,7 +598,7 @@ def _(x: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 @decomposition(CONV3D_INPUT)
 @decomposition(CONV2D_INPUT)
 def _(dy: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
-    """Convolve the cotangent, with zeros inserted, with the flipped filter."""
+    """Insert zeros into the cotangent, and convolve it with the flipped filter."""
     *window, c, k = filter.shape
     n = len(window)
     g = geometry.groups

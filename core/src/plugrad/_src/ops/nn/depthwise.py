@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself.
+"""Depthwise convolutions, in which each channel has its own filters.
 
 Kernels: ``DepthwiseConv2dNative`` and its two transposes. They decompose into
 convolutions with as many groups as there are channels.
@@ -31,7 +31,7 @@ def _filter_shape(windows: Windows) -> Shape:
 
 
 def filter_shape(windows: Windows) -> Shape:
-    """Return the shape of the filter of windows with one group for each channel."""
+    """Return the filter shape; raise unless each channel is a group."""
     if windows.groups != windows.in_shape[-1]:
         raise ValueError(
             f"geometry: each of {windows.in_shape[-1]} channels must be a group, got "

@@ -1,8 +1,8 @@
-"""Grey-scale dilation. Kernels: ``Dilation2D``, and a gradient for each input.
+"""Grayscale dilation. Kernels: ``Dilation2D``, and a gradient for each input.
 
 The result is the largest of the sums ``x + filter`` in each window. As in pooling,
 padding does not count as an element, and NaN is ignored; a window that contains nothing
-else gives -inf, or the least integer. The cotangent of a window flows to the first
+else gives -inf, or the lowest integer. The cotangent of a window flows to the first
 position, in row-major order, whose *exact* sum is the largest: if different sums round
 to the same number, their rounding errors decide. The position is piecewise constant, so
 the gradient kernels, which are linear in ``dy``, have no derivative with respect to
@@ -36,7 +36,7 @@ __all__ = ["dilation2d"]
 
 
 def _dilation_windows(op: str, x: Shape, filter: Shape, **given: Any) -> Windows:
-    """Return the windows of ``filter`` (window, channels) over ``x``."""
+    """Return the windows over ``x`` of a filter ``[height, width, channels]``."""
     geometry.rank(op, "the input", x, 2)
     if len(filter) != 3 or filter[-1] != x[-1]:
         rule = f"filter must have shape (height, width, {x[-1]}), with channels of x"
@@ -125,7 +125,7 @@ def dilation2d(
     ``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
     ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with stride s and dilation d.
     Padding and sums that are NaN are ignored; a window that contains nothing else gives
-    -inf, or the least integer. Integers wrap.
+    -inf, or the lowest integer. Integers wrap.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; real numbers.
@@ -174,8 +174,8 @@ def dilation2d(
 def _pairs(x: Tensor, filter: Tensor, windows: Windows) -> list[tuple[Tensor, Tensor]]:
     """Return the two summands at each position of the windows.
 
-    They are ``[batch, *output_sizes, channels]`` of ``x`` and ``[channels]`` of the
-    filter. The padding of ``x`` is NaN if its dtype has NaN.
+    Those from ``x`` are ``[batch, *output_sizes, channels]``, and those from the filter
+    are ``[channels]``. The padding of ``x`` is NaN if its dtype has NaN.
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     return list(zip(seen, _rows(filter, windows), strict=True))
@@ -200,9 +200,9 @@ def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
 
 
 def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
-    """Return, for each window, the first position that has the largest sum.
+    """Return, for each window, the first position with the largest sum.
 
-    Positions count from 1; windows that contain only NaN and padding have 0.
+    Positions are counted from 1; 0 marks windows with only NaN and padding.
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
@@ -248,7 +248,7 @@ def _gather_from_x(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) ->
 def _gather_from_filter(
     ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows
 ) -> Tensor:
-    """Return the element of ``ddf`` at the largest sum of each window."""
+    """Return the element of ``ddf`` at the position of each window's largest sum."""
     winners = _winners(x, filter, geometry)
     rows = _rows(ddf, geometry)
     parts = [

@@ -32,7 +32,7 @@ def dropout(
 
     Args:
         x: A tensor of numbers.
-        rate: The probability of dropping an element, from 0 to below 1.
+        rate: The probability of dropping an element: at least 0 and below 1.
         noise_shape: A shape that broadcasts to that of ``x``; an entry of None stands
             for the size of ``x``. By default the shape of ``x``: each element is
             dropped independently.
@@ -42,7 +42,8 @@ def dropout(
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: ``rate`` is not from 0 to below 1, or ``noise_shape`` does not fit.
+        ValueError: ``rate`` is out of range, or ``noise_shape`` does not broadcast to
+            the shape of ``x``.
         TypeError: ``x`` holds strings.
 
     Example:

@@ -1,7 +1,7 @@
 """Fused ops, public as ``plugrad.fused``: ``activation(y + bias)`` in one kernel.
 
 Kernels: ``_FusedMatMul FusedConv2D FusedDepthwiseConv2D``. They compute with real
-floating numbers; integers become float32.
+floating-point numbers; integers become float32.
 
 Under a tape a fused kernel is decomposed, so that an override of ``Relu`` also applies
 to the Relu inside it. Therefore none of these kernels has its own gradient.
@@ -52,7 +52,7 @@ _ACTIVATION = "activation: {}, leaky_relu_alpha: float".format(
 
 
 def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shape:
-    """Return the shape of a product, or raise an error if the shapes do not fit."""
+    """Return the shape of a product; raise if the shapes are incompatible."""
     op = "fused.matmul"
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise misfit(op, "a and b must have 2 axes or more", a, b)
@@ -137,7 +137,7 @@ def _convolved(
 def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
     """Return a contract for ``part`` with an activation; register its decomposition.
 
-    ``rule`` is the function of ``geometry`` that computes the windows.
+    ``rule`` is the ``geometry`` function that computes the windows.
     """
     kernel = Kernel(
         f"{name}(x: floating, filter: x, {_EPILOGUE_INPUTS.format('x')}; "
@@ -277,8 +277,8 @@ def conv2d(
         filter: ``[height, width, channels / groups, out_channels]``.
         bias: A tensor ``[out_channels]``, or one that broadcasts to the result in its
             format; None for no bias.
-        prelu_weights: The slopes of the activation "prelu", in the same shapes as
-            ``bias``; None for other activations.
+        prelu_weights: The slopes of the activation "prelu", shaped like ``bias``; None
+            for other activations.
         strides: As in ``plugrad.conv2d``, like all attributes up to ``groups``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between adjacent elements of one window.
@@ -345,8 +345,8 @@ def depthwise_conv2d(
         filter: ``[height, width, channels, multiplier]``.
         bias: A tensor ``[channels · multiplier]``, or one that broadcasts to the result
             in its format; None for no bias.
-        prelu_weights: The slopes of the activation "prelu", in the same shapes as
-            ``bias``; None for other activations.
+        prelu_weights: The slopes of the activation "prelu", shaped like ``bias``; None
+            for other activations.
         strides: As in ``plugrad.depthwise_conv2d``, like all attributes up to
             ``dim_rounding_mode``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
@@ -404,7 +404,7 @@ def _fused(
 def _activation_attributes(
     op: str, activation: str, alpha: float, weights: object
 ) -> Options:
-    """Return the attributes of an activation; only "prelu" has weights."""
+    """Check and return the attributes of an activation; only "prelu" has weights."""
     choice(op, "activation", activation, *ACTIVATIONS)
     _check_weights(op, activation, weights)
     alpha = real(op, "leaky_relu_alpha", alpha)
@@ -412,7 +412,7 @@ def _activation_attributes(
 
 
 def _floats(op: str, *values: Any) -> Inputs:
-    """Convert all to one real floating dtype; None stays None."""
+    """Convert all values to one real floating dtype; None stays None."""
     more = [v for v in values[2:] if v is not None]
     found = iter(_convert.promote_all(op, *values[:2], *more))
     xs = [v if v is None else _convert.floating(op, next(found), "f") for v in values]
@@ -424,7 +424,7 @@ def _align_channels(
 ) -> Maybe:
     """Reshape ``x`` so that it broadcasts to ``out``, whose channels are last.
 
-    ``first`` tells whether the channels of ``x`` are first, if it has other axes.
+    ``first`` says whether ``x``, if it has other axes, has its channels first.
     """
     if x is None:
         return None

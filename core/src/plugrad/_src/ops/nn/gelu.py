@@ -39,7 +39,7 @@ GELU_TANH = _elementwise(
 
 
 def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
-    """Return ``x`` times the normal distribution function, ``x/2 · (1 + erf(x / √2))``.
+    """Return ``x`` times the normal CDF: ``x/2 · (1 + erf(x / √2))``.
 
     The relative error is small even where ``x`` is negative and the result is small.
 
@@ -47,7 +47,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
         x: A tensor of real numbers.
         approximate: Whether to use ``tanh(√(2/π) · (x + 0.044715 x³))`` instead of the
             error function. The result then differs by at most 5e-4. It is computed as
-            ``x · sigmoid(√(8/π) · (x + 0.044715 x³))``, which is equal.
+            ``x · sigmoid(√(8/π) · (x + 0.044715 x³))``, which is mathematically equal.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
@@ -90,8 +90,8 @@ def gelu_gradient(dy: Tensor, x: Tensor) -> Tensor:
     return dy * (normal + near * error_functions.gaussian(x, 0.5) * DENSITY)
 
 
-# For each itemsize: the number of steps in a unit of x, √(8/π), and 0.044715 · √(8/π).
-# Each factor is split into a number with few significant bits and the rest.
+# For each itemsize: the number of steps per unit of x, √(8/π), and 0.044715 · √(8/π).
+# Each factor is split into a number with few significant bits and a remainder.
 _SPLIT = {
     4: (
         8.0,
@@ -107,9 +107,9 @@ _SPLIT = {
 
 
 def _exp_gelu_tanh(x: Tensor) -> Tensor:
-    """Return ``e^-|u|`` for ``u = √(8/π) · (x + 0.044715 x³)`` and limited ``x``.
+    """Return ``e^-|u|``, ``u = √(8/π) · (x + 0.044715 x³)``, for ``x`` from ``_limit``.
 
-    The rounding error of ``u`` would become a relative error of the power. Therefore
+    A rounding error in ``u`` would become a relative error of the result. Therefore
     ``x`` is rounded to ``c`` and the factors are split, so that the sum of the products
     with ``c`` is exact. The derivative comes from ``rest`` alone, because ``c`` is
     piecewise constant.

@@ -10,7 +10,7 @@ broadcast to the losses. ``reduction`` determines what is returned:
   whose weight is not 0.
 
 A division by 0 gives 0. Integers become float32. Complex arguments raise a TypeError;
-shapes or a reduction that do not fit raise a ValueError.
+incompatible shapes and unknown reductions raise a ValueError.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _weighted(
     if reduction != "sum":
         if reduction == "sum_by_nonzero_weights":
             weights = creation.cast(compare.not_equal(weights, 0), weights.dtype)
-        # Broadcasting repeats each weight this often.
+        # Broadcasting repeats each weight this many times.
         repeats = losses.size / max(weights.size, 1)
         y = binary.divide_no_nan(y, reduce.sum(weights) * repeats)
     return creation.cast(y, dtype)
@@ -289,7 +289,7 @@ def hinge_loss(
     """Return ``max(0, 1 - (2 labels - 1) · predictions)``, weighted and reduced.
 
     Args:
-        labels: A tensor of 0 and 1.
+        labels: A tensor of zeros and ones.
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None means 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
@@ -338,7 +338,7 @@ def log_loss(
         labels: A tensor of numbers from 0 to 1.
         predictions: The probabilities p, a tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None means 1.
-        epsilon: A small number, not negative, that keeps the logarithms finite.
+        epsilon: A small non-negative number that keeps the logarithms finite.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
@@ -386,7 +386,7 @@ def cosine_distance(
         labels: A tensor of real numbers.
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None means 1.
-        axis: The axis to sum over; it stays, with size 1.
+        axis: The axis to sum over; it is kept, with size 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
@@ -435,7 +435,7 @@ def sigmoid_cross_entropy(
     """Return the cross entropy of labels and ``σ(logits)``, weighted and reduced.
 
     It is ``-labels · log σ(logits) - (1 - labels) · log σ(-logits)``, one loss for each
-    element, where σ is ``sigmoid``. Use it for classes that do not exclude each other.
+    element, where σ is ``sigmoid``. Use it for classes that are not mutually exclusive.
     Intermediate results do not overflow.
 
     Args:
@@ -486,11 +486,11 @@ def softmax_cross_entropy(
 ) -> Tensor:
     """Return ``-Σ labels · log softmax(logits)`` along the last axis, reduced.
 
-    It gives one loss for each row, for classes that exclude each other. A class with
+    It gives one loss for each row. Use it for mutually exclusive classes. A class with
     logit -inf and label 0 contributes nothing. The losses are weighted and reduced.
 
     Args:
-        labels: ``[..., classes]``, one-hot or probabilities.
+        labels: ``[..., classes]``, one-hot vectors or probabilities.
         logits: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None means 1.
         label_smoothing: A number s from 0 to 1; the labels become
@@ -561,8 +561,8 @@ def sparse_softmax_cross_entropy(
 ) -> Tensor:
     """Return ``-log softmax(logits)[label]`` along the last axis, reduced.
 
-    It gives one loss for each row, for classes that exclude each other. The losses are
-    weighted and reduced.
+    It gives one loss for each row. Use it for mutually exclusive classes. The losses
+    are weighted and reduced.
 
     Args:
         labels: Integers ``[...]``, the class of each row.
@@ -580,7 +580,7 @@ def sparse_softmax_cross_entropy(
         ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: The labels are not integers, or another argument is complex or holds
             strings.
-        IndexError: A label is not a class.
+        IndexError: A label is not a valid class index.
 
     Example:
         >>> logits = [[0.0, 1.0], [0.0, 1.0]]
@@ -631,7 +631,7 @@ def negative_log_likelihood(
 ) -> Tensor:
     """Return ``-log_probabilities[label]`` along the last axis, weighted and reduced.
 
-    It gives one loss for each row. With the result of ``log_softmax``, it is
+    It gives one loss for each row. Applied to the result of ``log_softmax``, it equals
     ``sparse_softmax_cross_entropy``.
 
     Args:
@@ -650,7 +650,7 @@ def negative_log_likelihood(
         ValueError: The shapes are incompatible, or the reduction is unknown.
         TypeError: The labels are not integers, or another argument is complex or holds
             strings.
-        IndexError: A label is not a class.
+        IndexError: A label is not a valid class index.
 
     Example:
         >>> logs = pg.log([[0.25, 0.75], [0.5, 0.5]])
@@ -736,7 +736,7 @@ def ctc_loss(
     reduction: Reduction = DEFAULT,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the loss of connectionist temporal classification, one for each sequence.
+    """Return the connectionist temporal classification (CTC) loss of each sequence.
 
     It is the negative logarithm of the probability of the labels, summed over all
     alignments. An alignment selects a class in each step, with the probabilities
@@ -768,7 +768,7 @@ def ctc_loss(
             is unknown, or a length that is known on the host is out of range.
         TypeError: The labels or lengths are not integers, or another argument is
             complex or holds strings.
-        IndexError: A label is not a class.
+        IndexError: A label is not a valid class index.
 
     Example:
         >>> logits = pg.zeros((1, 3, 2))

@@ -63,8 +63,8 @@ def softmax(
 ) -> Tensor:
     """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
 
-    The results are from 0 to 1 and add up to 1. If a row along the axis has NaN or inf,
-    or only -inf, all its results are NaN.
+    The results are from 0 to 1 and add up to 1. If a row along the axis contains NaN or
+    inf, or only -inf, all its results are NaN.
 
     Args:
         logits: A tensor of real numbers.
@@ -100,11 +100,11 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
 
 
 def _balance_gradient(dx: Tensor, dominant: Tensor, axis: int) -> Tensor:
-    """Replace the element where ``dominant`` is True by minus the sum of the others.
+    """Replace the ``dominant`` element with the negated sum of the others.
 
     The gradient of a softmax adds up to 0 along the axis, and suffers from cancellation
     where the softmax is close to 1. ``dominant`` is True where the softmax is clearly
-    above 1/2, which holds for at most one element, however the softmax was rounded.
+    above 1/2, which holds for at most one element, regardless of rounding.
     """
     rest = compare.where(dominant, 0, dx)
     return compare.where(
@@ -113,7 +113,7 @@ def _balance_gradient(dx: Tensor, dominant: Tensor, axis: int) -> Tensor:
 
 
 def softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
-    """Return ``dy · y - y · Σ dy · y``, with ``_balance_gradient``."""
+    """Return ``dy · y - y · Σ dy · y``, corrected by ``_balance_gradient``."""
     wide = reduce.widened(y)
     part = reduce.widened(dy) * wide
     dx = part - wide * run(reduce.SUM, part, axis=(axis,), keepdims=True)
@@ -174,7 +174,7 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
 
 
 def log_softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
-    """Return ``dy - e^y · Σ dy``, with ``_balance_gradient``."""
+    """Return ``dy - e^y · Σ dy``, corrected by ``_balance_gradient``."""
     wide = reduce.widened(dy)
     total = run(reduce.SUM, wide, axis=(axis,), keepdims=True)
     dx = wide - unary.exp(reduce.widened(y)) * total
@@ -282,7 +282,7 @@ def _(
 def _scale_and_offset(
     op: str, x: TensorLike, **others: Any
 ) -> tuple[Tensor, list[Maybe]]:
-    """Convert ``x`` and the others to one floating dtype; None stays None."""
+    """Convert ``x`` and ``others`` to one floating dtype; None stays None."""
     optional = ("scale", "offset")
     given = {n: t for n, t in others.items() if t is not None or n not in optional}
     x, *found = _convert.promote_all(op, x, *given.values())
@@ -435,7 +435,7 @@ def group_norm(
 
     Args:
         x: ``[batch, ..., channels]``, or with the channels along another ``axis``.
-        scale: ``[channels]``, multiplied after the normalization; None means 1.
+        scale: ``[channels]``, the factor applied after the normalization; None means 1.
         offset: ``[channels]``, added at the end; None means 0.
         groups: The number of groups, which divides the number of channels. If it equals
             that number, the op is instance normalization.
@@ -507,16 +507,15 @@ def rms_norm(
 ) -> Tensor:
     """Return ``x / √(mean(x²) + epsilon) · scale``, with the mean along ``axis``.
 
-    Unlike ``layer_norm`` it subtracts no mean and has no offset. float16 is computed in
-    float32.
+    Unlike ``layer_norm``, it subtracts no mean and has no offset. float16 is computed
+    in float32.
 
     Args:
         x: A tensor of real numbers.
         scale: The factor applied after the division; it broadcasts to ``x``. None means
             1.
         axis: The axes to normalize: an int, a sequence of ints, or None for all.
-        epsilon: Added to the mean of squares, so that nothing is divided by 0; not
-            negative.
+        epsilon: Added to the mean of squares to avoid division by 0; not negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
@@ -601,15 +600,14 @@ def local_response_normalization(
     beta: float = 0.5,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``x / (bias + alpha · Σ x²)^beta``, summed over neighbouring channels.
+    """Return ``x / (bias + alpha · Σ x²)^beta``, summed over neighboring channels.
 
-    The neighbours of a channel are the channels at most ``depth_radius`` away, and the
-    channel itself. As in TensorFlow, ``alpha`` is not divided by the number of
-    neighbours.
+    The sum covers the channel itself and the channels at most ``depth_radius`` away. As
+    in TensorFlow, ``alpha`` is not divided by the number of channels in the sum.
 
     Args:
         x: ``[batch, height, width, channels]`` or ``[height, width, channels]``.
-        depth_radius: The maximal distance of a neighbour, 0 or more.
+        depth_radius: The maximum distance of a neighboring channel, 0 or more.
         bias: A non-negative number that keeps the base of the power above 0.
         alpha: The factor of the sum, not negative.
         beta: The exponent, not negative.
@@ -642,7 +640,7 @@ def local_response_normalization(
 
 
 def _neighbour_sum(x: Tensor, radius: int) -> Tensor:
-    """Sum over the neighbouring channels, by shifted slices of the padded tensor."""
+    """Sum over the neighboring channels, using shifted slices of the padded tensor."""
     axis = len(x.shape) - 1
     channels = x.shape[-1]
     radius = min(radius, max(channels - 1, 0))

@@ -5,9 +5,9 @@ Kernels: ``MaxPool AvgPool MaxPool3D AvgPool3D``, a gradient kernel for each, an
 three spatial axes.
 
 Padding does not count as elements: both maxima and averages ignore it. A window that
-contains only padding has the maximum -inf, or the least integer, and the average NaN. A
-maximum also ignores NaN. Its gradient goes to the first element that attains it, in
-row-major order.
+contains only padding has a maximum of -inf, or the lowest integer, and an average of
+NaN. A maximum also ignores NaN. Its gradient goes to the first element that attains it,
+in row-major order.
 
 Map: contracts; ops; decompositions; gradients.
 """
@@ -59,7 +59,7 @@ def _attributes(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> O
 def _gradient_attributes(
     spatial: int, dy: Spec, input: Spec | None, *_: Spec, filter_size: Sizes, **o: Any
 ) -> Options:
-    """Convert attributes for the gradient of a pooling.
+    """Convert the attributes of a pooling gradient to the contract's.
 
     The rounding mode follows from the shape of ``dy``.
     """
@@ -190,7 +190,7 @@ def max_pool(
 ) -> Tensor:
     """Return the maximum of each window; NaN and padding are ignored.
 
-    A window that contains only NaN and padding gives -inf, or the least integer. The
+    A window that contains only NaN and padding gives -inf, or the lowest integer. The
     gradient goes to the first element that attains the maximum, in row-major order.
 
     Args:
@@ -419,7 +419,7 @@ def pool(
 def _window_options(
     window: Sizes, strides: Sizes | None, pad: Padding, dilations: Sizes, mode: Any
 ) -> Options:
-    """Return the arguments of ``geometry.windows``; strides default to the window."""
+    """Return arguments for ``geometry.windows``; strides default to the window size."""
     strides = window if strides is None else strides
     given = {"window": window, "strides": strides, "pad": pad, "dilations": dilations}
     return given | {"dim_rounding_mode": mode}
@@ -548,7 +548,7 @@ def max_pool_with_argmax(
 
 
 def _reduce(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
-    """Reduce each window by ``op``, axis by axis; ``value`` is its neutral element."""
+    """Reduce each window with ``op``, axis by axis; ``value`` is its identity."""
     x = _windows.padded(x, windows.padding, value)
     for i, count in enumerate(windows.window):
         gap, rest = windows.dilations[i], (windows.out_shape[i + 1], windows.strides[i])
@@ -569,9 +569,9 @@ def _outer_product(axes: list[Any]) -> np.ndarray[Any, DType]:
 
 
 def _average(x: Tensor, windows: Windows, least: int) -> Tensor:
-    """Divide sums by the number of input elements in each window, at least ``least``.
+    """Divide sums by each window's number of input elements, but at least by ``least``.
 
-    Without padding, all windows have the same number.
+    Without padding, all windows have the same number of elements.
     """
     if not any(map(any, windows.padding)):
         return binary.divide(x, math.prod(windows.window))
@@ -604,9 +604,9 @@ def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
 
 
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
-    """Return, for each window, the first position that has the maximum.
+    """Return, for each window, the first position with the maximum.
 
-    Positions count from 1; windows that contain only NaN and padding have 0.
+    Positions are counted from 1; 0 marks windows with only NaN and padding.
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)
@@ -650,7 +650,7 @@ def _(
 def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
     """Return the offset of each position in a window, and the address of each window.
 
-    Positions count from 1; the address is that of the first position.
+    Positions are counted from 1; the address of a window is that of its first position.
     """
     n, height, width, c = windows.in_shape
     steps = [0, *((h * width + w) * c for h, w in windows.kernel_positions)]
@@ -670,7 +670,7 @@ def _at_maxima(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) ->
 
 
 def _register_maximum_gradients(pool: Kernel, back: Kernel) -> None:
-    """Register the gradients of a maximum and of its gradient ``back``."""
+    """Register the gradients of a max-pooling kernel and its gradient ``back``."""
     gradients(pool, x=lambda dy, x, y, geometry: run(back, dy, x, y, geometry=geometry))
     # The winner is piecewise constant, so there is no derivative with respect to
     # ``input`` and ``output``.
@@ -678,7 +678,7 @@ def _register_maximum_gradients(pool: Kernel, back: Kernel) -> None:
 
 
 def _register_average_gradients(pool: Kernel, back: Kernel) -> None:
-    """Register the gradients of an average and of its gradient ``back``."""
+    """Register the gradients of an average-pooling kernel and its gradient ``back``."""
 
     def averages(ddx: Tensor, geometry: Windows) -> Tensor:
         """Return averages; zeros for windows without elements."""

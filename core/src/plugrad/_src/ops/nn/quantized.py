@@ -75,7 +75,7 @@ def _epilogue(y: Tensor, bias: Maybe, scale: Maybe, zero_point: Maybe) -> Tensor
 
 
 def _subtract_zero_point(x: Tensor, zero_point: Maybe) -> Tensor:
-    """Return the int32 values of ``x``, less its zero point."""
+    """Return the int32 values of ``x`` minus its zero point."""
     x = creation.cast(x, INT32)
     return x if zero_point is None else x - creation.cast(zero_point, INT32)
 
@@ -227,7 +227,7 @@ def conv2d(
             multiplied. None for an int32 result.
         zero_point: The zero point of the result, int8 or uint8, which is also the dtype
             of the result. None for a float32 result.
-        strides: As in ``plugrad.conv2d``; this also holds for the attributes below.
+        strides: As in ``plugrad.conv2d``, like the attributes below.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between adjacent elements of one window.
         dim_rounding_mode: "floor", "ceil", "round" or "ceil_inside".
@@ -270,14 +270,14 @@ def depthwise_conv2d(
     dim_rounding_mode: Rounding | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the convolution of each channel of ``x - x_zero_point``.
+    """Convolve each channel of ``x - x_zero_point`` with its own filters.
 
     Args:
         x: int8 or uint8, ``[batch, height, width, channels]``.
         filter: int8, ``[height, width, channels, multiplier]``.
         x_zero_point: The zero point of ``x``: a number of its dtype. It is also the
             value of the padding.
-        bias: As in ``quantized.conv2d``; this also holds for the arguments below.
+        bias: As in ``quantized.conv2d``, like the arguments below.
         scale: One number, or one for each output channel.
         zero_point: The zero point of the result.
         strides: As in ``plugrad.conv2d``.
@@ -320,13 +320,13 @@ def matmul(
     zero_point: MaybeLike = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the product of ``a - a_zero_point`` and ``b``.
+    """Return the matrix product of ``a - a_zero_point`` and ``b``.
 
     Args:
         a: int8 or uint8, ``[..., k]``.
         b: int8, ``[k, n]``.
         a_zero_point: The zero point of ``a``: a number of its dtype.
-        bias: As in ``quantized.conv2d``; this also holds for the arguments below.
+        bias: As in ``quantized.conv2d``, like the arguments below.
         scale: One number, or one for each column.
         zero_point: The zero point of the result.
 

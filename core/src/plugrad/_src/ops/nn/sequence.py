@@ -158,15 +158,15 @@ def lstm(
         weight_hh: ``[4 n, n]``.
         bias_ih: ``[4 n]``; None means 0.
         bias_hh: ``[4 n]``; None means 0.
-        h0: The first state, ``[batch, n]``; None means 0.
-        c0: The first cell, ``[batch, n]``; None means 0.
+        h0: The initial state, ``[batch, n]``; None means 0.
+        c0: The initial cell state, ``[batch, n]``; None means 0.
         reverse: Whether to run from the last step to the first, like the second
             direction of a bidirectional network.
 
     Returns:
         The state after each step, ``[steps, batch, n]``, in the order of ``x``; the
-        state and the cell after the step that is run last. All arguments are promoted
-        to one dtype; integers and bool give float32.
+        state and the cell state after the step that runs last. All arguments are
+        promoted to one dtype; integers and bool give float32.
 
     Raises:
         ValueError: The shapes are incompatible, or there is no step.
@@ -266,7 +266,7 @@ def _lstm_gradient(
     cells: Tensor,
     reverse: bool,
 ) -> list[Tensor]:
-    """Return all gradients at once, so that common parts are computed only once."""
+    """Return all gradients at once, so that common terms are computed only once."""
     gates, h, c, weight = xs
     states = _states_before(y, h, reverse)
     before = _states_before(cells, c, reverse)
@@ -331,13 +331,13 @@ def gru(
         weight_hh: ``[3 n, n]``.
         bias_ih: ``[3 n]``; None means 0.
         bias_hh: ``[3 n]``; None means 0.
-        h0: The first state, ``[batch, n]``; None means 0.
+        h0: The initial state, ``[batch, n]``; None means 0.
         reverse: Whether to run from the last step to the first, like the second
             direction of a bidirectional network.
 
     Returns:
         The state after each step, ``[steps, batch, n]``, in the order of ``x``; and the
-        state after the step that is run last. All arguments are promoted to one dtype;
+        state after the step that runs last. All arguments are promoted to one dtype;
         integers and bool give float32.
 
     Raises:
@@ -427,7 +427,7 @@ def _(
 def _gru_gradient(
     dy: Tensor, xs: Sequence[Tensor], y: Tensor, reverse: bool
 ) -> list[Tensor]:
-    """Return all gradients at once, so that common parts are computed only once."""
+    """Return all gradients at once, so that common terms are computed only once."""
     gates, h, weight, bias = xs
     before = _states_before(y, h, reverse)
     b = products.matmul(before, weight) + bias
