@@ -40,7 +40,7 @@ def _is_comparable(a: Any, b: object) -> bool:
 
 
 def _reshape(x: Tensor, /, *shape: Ints, copy: bool | None = None) -> Tensor:
-    """Return ``reshape(x, shape)``; ``x.reshape(2, 3)`` may pass the sizes directly."""
+    """Return ``reshape(x, shape)``; separate sizes work, as in ``x.reshape(2, 3)``."""
     sizes: Any = shape[0] if len(shape) == 1 else shape
     return reshape(x, sizes, copy=copy)
 
@@ -49,8 +49,8 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
     """Return ``permute_dims(x, axes)``; ``transpose()`` reverses the axes.
 
     opt_einsum calls this method. The axes must be one sequence, because libraries
-    disagree about ``x.transpose(0, 1)``: for NumPy the integers are the new order, for
-    PyTorch two axes to swap.
+    disagree about ``x.transpose(0, 1)``: in NumPy the integers are the new order of the
+    axes, in PyTorch two axes to swap.
     """
     order = axes or (range(x.ndim)[::-1],)
     if len(order) > 1 or not isinstance(order[0], Sequence):
@@ -62,7 +62,7 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
 
 
 def _or_not_implemented(op: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``op`` as an operator: NotImplemented if ``b`` cannot be compared."""
+    """Return an operator for ``op``, NotImplemented if ``b`` cannot be compared."""
     return lambda a, b: op(a, b) if _is_comparable(a, b) else NotImplemented
 
 
@@ -90,7 +90,7 @@ def _array(
     return np.array(values, dtype=dtype, copy=copy)
 
 
-# Ops of two arguments; each also gets a reflected operator, for a tensor on the right.
+# Binary ops; each also gets a reflected operator, for a tensor on the right.
 BINARY = {
     "add": binary.add,
     "sub": binary.subtract,
@@ -169,7 +169,7 @@ OP_OF_UFUNC = {name: public[name] for name in UFUNCS.split()} | {
 def _array_ufunc(
     self: object, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
 ) -> Any:
-    """Run the op of an operator; raise a TypeError for other NumPy functions."""
+    """Run the op of an operator's ufunc; raise a TypeError for other ufuncs."""
     name = ufunc.__name__
     op = OP_OF_UFUNC.get(name)
     if op is not None and method == "__call__" and not options:

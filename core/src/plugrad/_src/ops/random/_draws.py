@@ -28,10 +28,10 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 Array = np.ndarray[Any, Any]
 Transform = Callable[[Words], Floats]
-# In quotes: importing numpy.random takes 10 ms, so it waits for the first draw.
+# A string: importing numpy.random takes 10 ms, so it is deferred to the first draw.
 Stream: TypeAlias = "np.random.Philox"
 
-# Numbers drawn at a time: few enough to stay in the cache, and an even number.
+# How many numbers are drawn at a time: even, and small enough for the cache.
 CHUNK_NUMBERS = 1 << 14
 
 
@@ -51,7 +51,7 @@ class Streams:
         self.calls = itertools.count()
 
     def next(self) -> Stream:
-        """Return the stream of the next call; no call with a seed has the same one."""
+        """Return the stream of the next call, which no call with a seed shares."""
         counter = next(self.calls) << 192
         return np.random.Philox(key=self.key + (1 << 64), counter=counter)
 
@@ -93,12 +93,12 @@ def derived(key: int, use: int, count: int, counter: int = 0) -> Words:
 
 
 def half_open(words: Words) -> Floats:
-    """Return multiples of 2^-53 from 0 to below 1."""
+    """Return multiples of 2^-53 in the half-open interval [0, 1)."""
     return (words >> 11) * 2.0**-53
 
 
 def open_interval(words: Words) -> Floats:
-    """Return odd multiples of 2^-53 in the open interval from 0 to 1."""
+    """Return odd multiples of 2^-53 in the open interval (0, 1)."""
     return ((words >> 12) + 0.5) * 2.0**-52
 
 
@@ -109,7 +109,7 @@ def bits(stream: Stream, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 def uniform_below(stream: Stream, count: int, n: int) -> Words:
-    """Return equally likely integers from 0 to below ``n``, which is at most 2^64.
+    """Return uniformly distributed integers in [0, n), where ``n`` is at most 2^64.
 
     Words beyond the last multiple of ``n`` are drawn again.
     """
@@ -121,14 +121,14 @@ def uniform_below(stream: Stream, count: int, n: int) -> Words:
 
 
 def integers(stream: Stream, count: int, low: int, high: int, dtype: Any) -> Array:
-    """Return integers from ``low`` to below ``high``."""
+    """Return uniformly distributed integers in [low, high)."""
     return (uniform_below(stream, count, high - low) + np.uint64(low % 2**64)).astype(
         dtype
     )
 
 
 def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> Array:
-    """Return numbers from ``low`` to below ``high``: 24 random bits, 53 for float64."""
+    """Return uniform numbers in [low, high): 24 random bits, or 53 for float64."""
     y = np.empty(count, dtype)
     for begin in range(0, count, CHUNK_NUMBERS):
         some = y[begin : begin + CHUNK_NUMBERS]
@@ -183,7 +183,7 @@ def log(x: Floats) -> Floats:
 
 
 def exp(x: Floats) -> Floats:
-    """Return the exponential of numbers that are not positive."""
+    """Return the exponential of non-positive numbers."""
     x = np.maximum(x, -1000.0)
     k = np.rint(x / (LN2 + LN2_REST))
     return np.ldexp(_polynomial(EXP, (x - k * LN2) - k * LN2_REST), k.astype(np.int32))
@@ -192,8 +192,8 @@ def exp(x: Floats) -> Floats:
 # --- the normal quantile ---------------------------------------------------------
 
 # M. J. Wichura, Algorithm AS 241: The Percentage Points of the Normal Distribution,
-# Applied Statistics 37 (1988): the coefficients of numerator and denominator for the
-# middle of the distribution, further out, and far out.
+# Applied Statistics 37 (1988): the coefficients of the numerators and denominators for
+# the middle of the distribution, the near tail and the far tail.
 AS241 = """
     3.3871328727963665 133.14166789178438 1971.5909503065513 13731.69376550946
     45921.95393154987 67265.7709270087 33430.57558358813 2509.0809287301227 1.0
@@ -219,7 +219,7 @@ def _rational(parts: list[list[float]], x: Floats) -> Floats:
 
 
 def _normal_quantile(p: Floats) -> Floats:
-    """Return the number that a normal variable exceeds with probability p ≤ 1/2."""
+    """Return the upper quantile of the standard normal distribution at p ≤ 1/2."""
     q = 0.5 - p
     z = _rational(MIDDLE, 0.180625 - q * q)
     z *= q
@@ -233,7 +233,7 @@ def _normal_quantile(p: Floats) -> Floats:
 
 
 def _with_random_sign(z: Floats, words: Words) -> Floats:
-    """Return ``z`` with the last bit of its word as the sign."""
+    """Return ``z``, negated where the last bit of its word is 1."""
     return np.negative(z, out=z, where=(words & 1).astype(bool))
 
 
@@ -250,12 +250,12 @@ def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Arra
 
 
 def normal(words: Words) -> Floats:
-    """Return numbers of mean 0 and variance 1, at most 8.3 away from 0."""
+    """Return standard normal numbers; their magnitude is at most 8.3."""
     return _with_random_sign(_normal_quantile(open_interval(words) * 0.5), words)
 
 
 def truncated_normal(words: Words) -> Floats:
-    """Return normal numbers, restricted to at most 2 away from 0."""
+    """Return standard normal numbers truncated to the interval [-2, 2]."""
     p = P_ABOVE_2 + (0.5 - P_ABOVE_2) * open_interval(words)
     return _with_random_sign(np.minimum(_normal_quantile(p), 2.0), words)
 
@@ -266,12 +266,12 @@ def exponential(words: Words) -> Floats:
 
 
 def inverse_exponential(words: Words) -> Floats:
-    """Return ``1 / x`` of exponential numbers ``x``."""
+    """Return ``1 / x`` for exponentially distributed numbers ``x``."""
     return 1 / exponential(words)
 
 
 def gumbel(words: Words) -> Floats:
-    """Return numbers whose distribution function is Gumbel's, ``exp(-exp(-x))``."""
+    """Return numbers with the Gumbel distribution function, ``exp(-exp(-x))``."""
     return -log(exponential(words))
 
 
@@ -303,18 +303,19 @@ def gamma(stream: Stream, count: int, alpha: float, beta: float, dtype: Any) -> 
 
 
 def order(stream: Stream, n: int) -> Array:
-    """Return 0 to ``n - 1`` in random order."""
+    """Return the integers from 0 to ``n - 1`` in random order."""
     return np.argsort(stream.random_raw(n), kind="stable").astype(np.int32)
 
 
 def chosen(
     stream: Stream, count: int, n: int, weights: Floats | None, replace: bool
 ) -> Array:
-    """Return ``count`` numbers from 0 to ``n - 1``, by weight if there are weights.
+    """Return ``count`` integers from 0 to ``n - 1``, chosen by weight if given.
 
-    At least one weight must not be 0; without replacement, at least ``count`` weights.
-    Weights without replacement choose the numbers with the shortest waiting times (P.
-    S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir, 2006).
+    At least one weight must be nonzero; without replacement, at least ``count``
+    weights. A weighted choice without replacement selects the numbers with the shortest
+    waiting times (P. S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a
+    Reservoir, 2006).
     """
     if weights is None:
         found = (

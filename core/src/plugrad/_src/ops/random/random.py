@@ -5,9 +5,10 @@ Kernels: ``Multinomial``.
 All numbers are drawn on the host (``_draws``) and uploaded: the same seed gives the
 same numbers on every backend and machine, in every version. The numbers of a call with
 ``seed=`` depend only on the seed. Calls without it continue the sequence of the
-process, which starts from a seed of the operating system or, after ``random.seed(n)``,
-from ``n``; each call in each thread gets different numbers. Two calls with the same
-``seed=`` use the same random bits, even for different distributions.
+process, which starts from a seed from the operating system or, after
+``random.seed(n)``, from ``n``; each call in each thread gets different numbers. Two
+calls with the same ``seed=`` use the same random bits, even for different
+distributions.
 
 Instead of a number, ``seed=`` accepts a key: an int32 tensor of shape (2,) that
 ``key``, ``split`` or ``fold_in`` returns. Give each worker, layer or step its own key.
@@ -84,7 +85,7 @@ def seed(n: Seed = None, /) -> None:
     order in which threads draw is not determined.
 
     Args:
-        n: The seed, from 0 to below 2⁶⁴, or a key; None takes a random seed from the
+        n: A seed from 0 to 2⁶⁴ - 1, or a key; None requests a random seed from the
             operating system.
 
     Raises:
@@ -105,7 +106,7 @@ def seed(n: Seed = None, /) -> None:
 
 
 def _seed_or_key(op: str, n: Seed) -> int | None:
-    """Return a seed, or the number of a key."""
+    """Return a seed, or the 64 bits of a key as an integer; None stays None."""
     if n is None:
         return None
     return (
@@ -116,7 +117,7 @@ def _seed_or_key(op: str, n: Seed) -> int | None:
 
 
 def _seed_word(op: str, name: str, given: Any) -> int:
-    """Return a number of 64 bits."""
+    """Return an integer; raise unless it is from 0 to 2⁶⁴ - 1."""
     number = arguments.integer(op, name, given)
     if not 0 <= number < 2**64:
         raise ValueError(f"{op}: a {name} must be from 0 to below 2**64, got {number}")
@@ -149,7 +150,7 @@ def _keys(words: _draws.Words, sizes: Shape) -> Tensor:
 
 
 def drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
-    """Return ``draw(stream, count, *attrs)`` in the shape ``sizes``."""
+    """Return ``draw(stream, count, *attrs)`` as a tensor of shape ``sizes``."""
 
     def drawn(number: int | None) -> Tensor:
         values = draw(_draws.stream(number), math.prod(sizes), *attrs)
@@ -161,7 +162,7 @@ def drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
 def _for_each_example(
     op: str, seed: Seed, drawn: Callable[[int | None], Tensor]
 ) -> Tensor:
-    """Return ``drawn(number)`` for a seed, or for the number of a key.
+    """Return ``drawn(number)`` for a seed, or for the 64 bits of a key.
 
     Inside ``vmap``, examples without a seed, and examples with their own keys, get
     their own numbers.
@@ -213,14 +214,14 @@ def _floating(op: str, dtype: Any) -> DType:
 
 
 def key(seed: int, /) -> Tensor:
-    """Return the key of a seed: ``seed=key(n)`` gives the numbers of ``seed=n``.
+    """Return the key of a seed: ``seed=key(n)`` gives the same numbers as ``seed=n``.
 
     Use a key only once: for one draw, for one ``split``, or for ``fold_in`` with
     different numbers. Numbers that are drawn with a key are independent of the keys
     into which it is split.
 
     Args:
-        seed: A number from 0 to below 2⁶⁴.
+        seed: An integer from 0 to 2⁶⁴ - 1.
 
     Returns:
         An int32 tensor of shape (2,): the upper and the lower half of the key.
@@ -243,8 +244,8 @@ def key(seed: int, /) -> Tensor:
 def split(key: TensorLike, /, n: Ints = 2, **unknown: Unpack[Nothing]) -> Tensor:
     """Return ``n`` keys derived from a key, for independent random numbers.
 
-    The first keys are the same for every ``n``. Keys have 64 bits; two of them are
-    equal by chance with probability 2⁻⁶⁴.
+    The first keys do not depend on ``n``. Keys have 64 bits; two of them are equal by
+    chance with probability 2⁻⁶⁴.
 
     Args:
         key: A key.
@@ -277,11 +278,11 @@ def split(key: TensorLike, /, n: Ints = 2, **unknown: Unpack[Nothing]) -> Tensor
 
 
 def fold_in(key: TensorLike, n: int, /) -> Tensor:
-    """Return a key derived from a key and a number, such as the number of a step.
+    """Return a key derived from a key and a number, such as a step number.
 
     Args:
         key: A key.
-        n: A number from 0 to below 2⁶⁴.
+        n: An integer from 0 to 2⁶⁴ - 1.
 
     Returns:
         A key.
@@ -315,7 +316,7 @@ def uniform(
     seed: Seed = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return numbers from ``minval`` to below ``maxval``, all equally likely.
+    """Return uniformly distributed numbers in ``[minval, maxval)``.
 
     They have 24 random bits, or 53 for float64.
 
@@ -366,7 +367,7 @@ def uniform_int(
     seed: Seed = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return integers from ``minval`` to below ``maxval``, all equally likely.
+    """Return uniformly distributed integers in ``[minval, maxval)``.
 
     Args:
         shape: The sizes of the result.
@@ -409,11 +410,11 @@ def bernoulli(
 ) -> Tensor:
     """Return bool values, each True with probability ``p``.
 
-    For a tensor of probabilities write ``uniform(p.shape) < p``.
+    For a tensor of probabilities, write ``uniform(p.shape) < p``.
 
     Args:
         shape: The sizes of the result.
-        p: The probability, from 0 to 1, rounded to the nearest 2⁻³².
+        p: The probability, from 0 to 1, rounded to the nearest multiple of 2⁻³².
         seed: Determines the numbers that this call draws.
 
     Returns:
@@ -442,7 +443,7 @@ def bernoulli(
 def _transformed(
     draw: Draw, sizes: Shape, mean: Number, stddev: Number, dtype: Any, seed: Seed
 ) -> Tensor:
-    """Draw numbers of mean 0 and standard deviation 1, then scale and shift them."""
+    """Draw numbers with ``draw``, then scale them by ``stddev`` and add ``mean``."""
     op = draw.__name__
     wanted = _floating(op, dtype)
     middle = arguments.finite(op, "mean", mean)
@@ -470,7 +471,7 @@ def normal(
     seed: Seed = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return normal numbers, of density ``∝ exp(-((x - mean) / stddev)² / 2)``.
+    """Return normal numbers, with density ``∝ exp(-((x - mean) / stddev)² / 2)``.
 
     All are within 8.3 standard deviations of the mean.
 
@@ -512,14 +513,14 @@ def truncated_normal(
 ) -> Tensor:
     """Return normal numbers within two standard deviations of the mean.
 
-    Their own standard deviation is 0.8796 times ``stddev``, which is the standard
-    deviation before the truncation.
+    Their actual standard deviation is 0.8796 times ``stddev``, which is the standard
+    deviation before truncation.
 
     Args:
         shape: The sizes of the result.
         more: Not accepted; pass the shape as one argument.
         mean: The mean of the distribution.
-        stddev: The standard deviation before the truncation, 0 or more.
+        stddev: The standard deviation before truncation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
         seed: Determines the numbers that this call draws.
 
@@ -553,7 +554,9 @@ def exponential(
     seed: Seed = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return positive numbers of density ``rate · exp(-rate · x)``, mean ``1 / rate``.
+    """Return positive numbers with density ``rate · exp(-rate · x)``.
+
+    Their mean is ``1 / rate``.
 
     Args:
         shape: The sizes of the result.
@@ -591,7 +594,7 @@ def gamma(
     seed: Seed = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return positive numbers of density ``∝ x^(alpha - 1) · exp(-beta · x)``.
+    """Return positive numbers with density ``∝ x^(alpha - 1) · exp(-beta · x)``.
 
     Their mean is ``alpha / beta``. If ``alpha`` is far below 1, most of the numbers are
     so small that they round to 0.
@@ -633,11 +636,11 @@ def gamma(
 
 
 def permutation(n: int, /, *, seed: Seed = None, **unknown: Unpack[Nothing]) -> Tensor:
-    """Return 0 to ``n - 1`` in random order; all orders are equally likely.
+    """Return 0 to ``n - 1`` in random order, with all orders equally likely.
 
     Args:
         n: The number of elements, 0 or more.
-        seed: Fixes the order.
+        seed: Determines the order.
 
     Returns:
         ``[n]``, int32.
@@ -664,7 +667,7 @@ def shuffle(
     Args:
         x: A tensor of any dtype with at least one axis.
         axis: The axis to shuffle.
-        seed: Fixes the order.
+        seed: Determines the order.
 
     Returns:
         A tensor of the shape and dtype of ``x``.
@@ -702,17 +705,16 @@ def choice(
         x: The tensor to choose from; an int ``n`` stands for ``arange(n)``.
         shape: The sizes that replace ``axis`` in the result.
         replace: Whether a slice may be chosen several times.
-        p: The probability of each slice, or weights in proportion to it; by default all
-            are equally likely.
+        p: The probability of each slice, or weights proportional to the probabilities;
+            by default all slices are equally likely.
         axis: The axis along which to choose.
-        seed: Fixes the choice.
+        seed: Determines the choice.
 
     Returns:
         A tensor of the dtype of ``x``, with ``shape`` in place of ``axis``.
 
     Raises:
-        ValueError: There are fewer slices than are to be chosen, or the weights do not
-            fit.
+        ValueError: There are too few slices to choose from, or the weights are invalid.
         TypeError: The weights are not numbers.
 
     Example:
@@ -772,7 +774,7 @@ MULTINOMIAL = Kernel(
     subtracted from the row first. Each operation is rounded to the dtype
     separately.""",
 )
-NOISE = 1 << 20  # the number of random numbers for one run of the kernel
+NOISE = 1 << 20  # the target number of random numbers for one run of the kernel
 
 
 def multinomial(
@@ -786,18 +788,19 @@ def multinomial(
 ) -> Tensor:
     """Return classes drawn with probability ``softmax(logits)``.
 
-    The class that is drawn has the largest ``logits + noise``, with noise of the Gumbel
-    distribution. If ``normalized``, it has the largest ``probabilities · noise``, where
-    the reciprocals of the noise have the exponential distribution. Each operation is
-    rounded separately, so every backend draws the same classes.
+    The class drawn is the one with the largest ``logits + noise``, where the noise has
+    the Gumbel distribution. If ``normalized``, it is the one with the largest
+    ``probabilities · noise``, where the reciprocals of the noise have the exponential
+    distribution. Each operation is rounded separately, so every backend draws the same
+    classes.
 
     Args:
         logits: ``[..., classes]``, real numbers. A class with the logit -inf is never
-            drawn, unless all logits of the row are -inf.
+            drawn, unless all logits in the row are -inf.
         num_samples: The number of classes to draw from each row.
-        normalized: Whether ``logits`` are probabilities, or weights in proportion to
+        normalized: Whether ``logits`` are probabilities, or weights proportional to
             them.
-        seed: Fixes the draws of this call.
+        seed: Determines the classes that this call draws.
 
     Returns:
         ``[..., num_samples]``, int32.

@@ -2,8 +2,8 @@
 
 Kernels: ``Bincount Cumprod Cumsum DenseBincount``.
 
-Map: cumulative sums and products; cumulative extremes, and logarithms of sums;
-differences; counting; moving averages.
+Map: cumulative sums and products; cumulative extremes and log-sum-exp; differences;
+counting; moving averages.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def cumulative_sum(
         dtype: The dtype of the sums, to which ``x`` is cast first. By default the dtype
             of ``x``; bool and integers of fewer than 32 bits become int32, or uint32 if
             unsigned.
-        include_initial: Whether to begin with 0, the empty sum, as one more element.
+        include_initial: Whether to begin with an additional element 0, the empty sum.
         exclusive: Whether to leave ``x[i]`` out of its sum, so that the first sum is 0.
         reverse: Whether to sum from the end: ``x[i] + … + x[n-1]``. The empty sum then
             comes last.
@@ -155,9 +155,9 @@ def _pad_axis(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Ten
 def _scan(combine: Kernel, identity_element: int) -> Callable[..., Tensor]:
     """Return a decomposition: a scan by doubling, in log2(n) rounds.
 
-    Sums of 2, 4, … neighbours may overflow although no sum from the beginning does.
-    The identity element only fills the first element of an exclusive scan. It is not
-    combined with others, because 1 times a complex infinity is NaN.
+    Sums of 2, 4, … neighbors may overflow even if no sum from the beginning does. The
+    identity element only fills the first element of an exclusive scan. It is not
+    combined with other elements, because 1 times a complex infinity is NaN.
     """
 
     def scan(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
@@ -224,8 +224,8 @@ def cumulative_prod(
         dtype: The dtype of the products, to which ``x`` is cast first. By default the
             dtype of ``x``; bool and integers of fewer than 32 bits become int32, or
             uint32 if unsigned.
-        include_initial: Whether to begin with 1, the empty product, as one more
-            element.
+        include_initial: Whether to begin with an additional element 1, the empty
+            product.
         exclusive: Whether to leave ``x[i]`` out of its product, so that the first one
             is 1.
         reverse: Whether to multiply from the end: ``x[i] · … · x[n-1]``. The empty
@@ -450,12 +450,11 @@ def diff(
 
     Args:
         x: A tensor of numbers with at least one axis.
-        n: How many times to take differences; each time removes one element. 0 returns
-            ``x`` without ``prepend`` and ``append``.
+        n: How many times to take differences; each time removes one element. If it is
+            0, the result is ``x``, without ``prepend`` and ``append``.
         axis: The axis.
-        prepend: A tensor of the rank of ``x`` that is joined to its start first, or
-            None.
-        append: A tensor of the rank of ``x`` that is joined to its end first, or None.
+        prepend: A tensor of the rank of ``x`` to concatenate before it, or None.
+        append: A tensor of the rank of ``x`` to concatenate after it, or None.
 
     Returns:
         A tensor of the promoted dtype.
@@ -463,7 +462,7 @@ def diff(
     Raises:
         ValueError: ``n`` is negative, the axis is out of range, or the shapes are
             incompatible.
-        TypeError: The promoted dtype is bool or that of strings.
+        TypeError: The promoted dtype is bool or string.
 
     Example:
         >>> pg.diff([1, 4, 9, 16])
@@ -551,9 +550,9 @@ def bincount(
         x: Integers of any shape.
         weights: A tensor of the shape of ``x``; the result is then the sum of the
             weights of each number.
-        size: How many numbers to count. None counts up to the greatest element, which
-            is read on the host.
-        minlength: The minimal number of counts, if ``size`` is None.
+        size: The number of counts. None means the greatest element of ``x`` plus one;
+            that element is read on the host.
+        minlength: The minimum number of counts if ``size`` is None.
 
     Returns:
         A tensor ``[size]``: int32 counts, or sums in the dtype of the weights (int32
@@ -629,7 +628,8 @@ def dense_bincount(
 
     Args:
         x: Integers ``[..., n]``.
-        size: How many numbers to count; others are ignored.
+        size: The number of counts in each row; numbers that are negative or too large
+            are ignored.
         weights: A tensor of the shape of ``x``; the result is then the sum of the
             weights of each number.
         binary_output: Whether to return 1 for the numbers that occur and 0 for the
@@ -685,7 +685,7 @@ def confusion_matrix(
     weights: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a matrix ``y``: ``y[i, j]`` examples have label i and prediction j.
+    """Return the confusion matrix: ``y[i, j]`` examples have label i and prediction j.
 
     Examples whose label or prediction is out of range are ignored.
 
@@ -746,16 +746,16 @@ def moving_average(
 ) -> Tensor:
     """Return the moving average ``v`` updated by ``x``: ``v + (x - v)·(1 - decay)``.
 
-    With ``zero_debias`` the change is divided by ``1 - decay^step``, so that an average
-    that began at 0 is not biased towards 0.
+    With ``zero_debias``, the change is divided by ``1 - decay^step``, so that an
+    average that began at 0 is not biased toward 0.
 
     Args:
         v: The average so far.
         x: The new value, of the same shape.
-        decay: The share of ``v`` that stays, from 0 to 1; less than 1 with
+        decay: The fraction of ``v`` to keep, from 0 to 1; less than 1 with
             ``zero_debias``.
-        step: The number of values so far, this one included.
-        zero_debias: Whether to correct the bias; needs ``step``.
+        step: The number of values so far, including this one.
+        zero_debias: Whether to correct the bias; requires ``step``.
 
     Returns:
         A tensor of the shape of ``v`` and the promoted dtype; float32 for integers.

@@ -47,9 +47,9 @@ def nan_to_num(
 
     Args:
         x: A tensor of numbers.
-        nan: The number in place of NaN.
-        posinf: The number in place of inf; None for the largest one of the dtype.
-        neginf: The number in place of -inf; None for the least one of the dtype.
+        nan: The replacement for NaN.
+        posinf: The replacement for inf; None means the largest number of the dtype.
+        neginf: The replacement for -inf; None means the lowest number of the dtype.
 
     Returns:
         A tensor of the shape and dtype of ``x``. Integers and bool do not change.

@@ -121,9 +121,8 @@ def _dft(z: Pair) -> Pair:
     """Transform the last axis of both parts, ``[batch, n]``.
 
     A single element is returned unchanged. Small sizes are transformed by a matrix
-    product. Other sizes ``n = f·m`` use the algorithm of Cooley and Tukey, with
-    t = f·t' + t″ and k = m·k' + k″: transform t' to k″, multiply by w^(t″k″), transform
-    t″ to k'.
+    product. Other sizes ``n = f·m`` use the Cooley-Tukey algorithm with t = f·t' + t″
+    and k = m·k' + k″: transform t' to k″, multiply by w^(t″k″), transform t″ to k'.
     """
     batch, n = z[0].shape
     if n <= MAX_DIRECT_SIZE:
@@ -172,7 +171,7 @@ def _times(a: Pair, b: Pair, product: Callable[[Tensor, Tensor], Tensor]) -> Pai
 
 
 def _upload(numbers: Numbers, z: Pair) -> Pair:
-    """Return the parts of complex constants as tensors of the dtype of z."""
+    """Return the real and imaginary parts of constants in the dtype of ``z``."""
     re, im = (part.astype(z[0].dtype) for part in (numbers.real, numbers.imag))
     return _convert.tensor_of(re, copy=False), _convert.tensor_of(im, copy=False)
 
@@ -500,8 +499,8 @@ def irfft(
 ) -> Tensor:
     """Return the ``n`` real numbers whose transform begins with ``x``.
 
-    It is the inverse of ``rfft``. Of the first element and of element n/2, only the
-    real parts are used.
+    It is the inverse of ``rfft``. Only the real parts of the first element and of
+    element n/2 are used.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
@@ -595,7 +594,8 @@ def irfftn(
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 stands for the size of the axis. By default the last size is
-            ``2·(m - 1)``, where m is the size of the axis; give it if it is odd.
+            ``2·(m - 1)``, where m is the size of the axis; pass ``s`` if the last size
+            is odd.
         axes: The axes to transform; by default all; required with ``s``.
         norm: Which transform is divided by the product of all sizes: the inverse one
             ("backward"), the forward one ("forward"), or both, by its square root
@@ -633,7 +633,7 @@ def hfft(
     norm: Norm = "backward",
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the real transform of a signal whose second half mirrors ``x``.
+    """Return the real transform of a Hermitian signal whose first half is ``x``.
 
     In the signal, ``x[n-t] = conj(x[t])``.
 
@@ -711,7 +711,7 @@ def ihfft(
 
 
 def _real(op: str, x: TensorLike) -> Tensor:
-    """Return ``x`` as a floating tensor that is not complex."""
+    """Return ``x`` as a real floating tensor; raise if it is complex."""
     x = _convert.asarray(x)
     if x.dtype.kind == "c":
         raise TypeError(f"{op}: takes real numbers, got {x.dtype}; use real or abs")
@@ -727,7 +727,7 @@ def _halved(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
 
 
 def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
-    """Return the inverse transform, a real tensor, of the first half of a spectrum.
+    """Return the real inverse transform of the first half of a spectrum.
 
     Elements with a conjugate in the second half count twice.
     """
@@ -769,7 +769,7 @@ def fftfreq(
         n: The size of the transform.
         d: The spacing of the samples.
         dtype: A real floating dtype; float32 by default.
-        device: The backend on which the tensor is made; by default the active one.
+        device: The backend on which to create the tensor; by default the active one.
 
     Returns:
         A tensor ``[n]`` of the dtype.
@@ -810,7 +810,7 @@ def rfftfreq(
         n: The size of the transform.
         d: The spacing of the samples.
         dtype: A real floating dtype; float32 by default.
-        device: The backend on which the tensor is made; by default the active one.
+        device: The backend on which to create the tensor; by default the active one.
 
     Returns:
         A tensor ``[n // 2 + 1]`` of the dtype.

@@ -64,7 +64,7 @@ def cosine_window(
     """Return ``a - b · cos(2πt/m)`` for t from 0 to ``window_length - 1``.
 
     Args:
-        window_length: The number of elements, 0 or more. A single one is ``a + b``.
+        window_length: The number of elements, 0 or more. A single element is ``a + b``.
         a: The mean.
         b: The amplitude.
         periodic: If True, m is ``window_length``, and copies of the window join
@@ -280,7 +280,7 @@ def general_cosine_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        coefficients: One real number or more.
+        coefficients: One or more real numbers.
         periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
@@ -397,7 +397,7 @@ def kaiser_window(
     return _sampled_window(op, window_length, formula, periodic, dtype)
 
 
-# I0 of this number is still a finite float64.
+# ``np.i0`` of this number is still finite in float64.
 KAISER_MAX_BETA = 700
 
 
@@ -516,7 +516,7 @@ def frame(
 def overlap_and_add(
     frames: TensorLike, /, frame_step: int, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return the sum of frames ``frame_step`` apart, the transpose of ``frame``.
+    """Add up frames that begin ``frame_step`` apart: the transpose of ``frame``.
 
     Args:
         frames: ``[..., frames, frame_length]``, numbers.
@@ -555,8 +555,8 @@ def _frame_rows(
     """Split signals into rows so that every frame consists of whole rows.
 
     Returns:
-        The indices of the rows of all frames, one frame after the other; the number of
-        rows and their size; the number of samples of each signal that the frames cover.
+        The row indices of all frames, one frame after another; the number of rows and
+        their size; and the number of samples that the frames cover in each signal.
 
     """
     cover = (count - 1) * step + length if count else 0
@@ -584,7 +584,7 @@ def _checked(
 
 
 def enclosing_power_of_two(value: int, /) -> int:
-    """Return the least power of two that is not below ``value``.
+    """Return the smallest power of two that is at least ``value``.
 
     Args:
         value: An int, 1 or more.
@@ -623,7 +623,7 @@ def stft(
             signal are not returned.
         frame_step: The number of samples from one frame to the next.
         fft_length: The size of the transforms, to which frames are cropped or padded;
-            by default the least power of two that is not below ``frame_length``.
+            by default the smallest power of two that is at least ``frame_length``.
         window_fn: A function from a length to a window; None for no window.
 
     Returns:
@@ -631,7 +631,7 @@ def stft(
 
     Raises:
         ValueError: There is no axis, a length or step is less than 1, or ``window_fn``
-            returns another length.
+            returns a window of the wrong length.
         TypeError: The signal or the window is complex.
 
     Example:
@@ -666,29 +666,29 @@ def istft(
     length: int | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the signal whose ``stft`` is nearest to ``spectra``, in least squares.
+    """Return the signal whose ``stft`` is closest to ``spectra`` in least squares.
 
     It is ``Σ w·x / Σ w²``, where w are windows that begin ``frame_step`` apart, and x
-    are the inverse transforms. Samples at which ``Σ w²`` is below 1e-10 are 0; one
-    example is the first sample under a Hann window.
+    are the inverse transforms. Samples at which ``Σ w²`` is below 1e-10 are 0, such as
+    the first sample under a Hann window.
 
     Args:
         spectra: ``[..., frames, fft_length // 2 + 1]``.
         frame_length: The number of samples of a frame, as in ``stft``.
         frame_step: The number of samples from one frame to the next.
-        fft_length: The size of the transforms; by default the least power of two that
-            is not below ``frame_length``.
-        window_fn: The window function that was given to ``stft``; None for no window.
+        fft_length: The size of the transforms; by default the smallest power of two
+            that is at least ``frame_length``.
+        window_fn: The window function that was passed to ``stft``; None for no window.
         length: The number of samples to return; the signal is cropped or padded with
             zeros.
 
     Returns:
-        ``[..., samples]``, real; without ``length`` as many samples as the frames
+        ``[..., samples]``, real; without ``length``, as many samples as the frames
         cover.
 
     Raises:
-        ValueError: ``spectra`` do not fit ``fft_length``, a length or step is less than
-            1, or ``window_fn`` returns another length.
+        ValueError: The size of ``spectra`` does not match ``fft_length``, a length or
+            step is less than 1, or ``window_fn`` returns a window of the wrong length.
         TypeError: The window is complex.
 
     Example:

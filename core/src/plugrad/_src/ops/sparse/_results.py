@@ -1,7 +1,7 @@
 """Named tuples of tensors, public in the namespaces whose functions return them.
 
-The functions import this module at their first call, because defining a named tuple
-takes Python 0.09 ms.
+The functions import this module at their first call, because Python takes 0.09 ms to
+define a named tuple.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Ragged tensors, public in ``plugrad.sparse``: rows that differ in length.
 
 Kernels: ``RaggedGather RaggedRange RaggedTensorToTensor``. The shapes of their results
-depend on values, so they wait until these have been computed.
+depend on values, so the ops wait until these values have been computed.
 
-A ragged tensor consists of the values of all rows, one after the other, and of row
-splits, which tell where rows begin: row ``i`` is ``values[splits[i] : splits[i + 1]]``.
-Nested rows have splits for each level.
+A ragged tensor consists of the values of all rows, one row after another, and of row
+splits, the positions where rows begin and end: row ``i`` is
+``values[splits[i] : splits[i + 1]]``. Nested rows have splits for each level.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ def ragged_gather(
             with 0, do not decrease, and end with the number of rows of the next level,
             or of the values.
         values: ``[m, …]``, of any dtype.
-        indices: ``[…]``, integers, rows of the outermost level. All of its axes but the
-            last become additional outer levels of the result. A scalar gives its row,
-            which has one level less.
+        indices: ``[…]``, integers: rows of the outermost level. All of its axes but the
+            last become additional outer levels of the result. A scalar selects a single
+            row, which has one level less.
 
     Returns:
         A tuple of the splits of each level, and the values.
 
     Raises:
-        ValueError: The splits do not have this form.
+        ValueError: The splits are not valid row splits.
         IndexError: An index is out of range.
         TypeError: Splits or indices are not integers.
 
@@ -159,15 +159,15 @@ RAGGED_RANGE = Kernel(
 def ragged_range(
     starts: TensorLike, limits: TensorLike, /, deltas: TensorLike = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return rows ``start, start + delta, …`` up to, not including, ``limit``.
+    """Return rows ``start, start + delta, …`` up to but not including ``limit``.
 
-    Floating values are computed in float64. A limit on the wrong side of the start
-    gives no values, and so does a NaN start or limit.
+    Floating-point values are computed in float64. A limit on the wrong side of the
+    start gives no values, and so does a NaN start or limit.
 
     Args:
-        starts: The first value: ``[n]``, or one number for all rows.
-        limits: The end, not included: ``[n]``, or one number for all rows.
-        deltas: The steps, not 0: ``[n]``, or one number for all rows.
+        starts: The first value of each row: ``[n]``, or one number for all rows.
+        limits: The end of each row, exclusive: ``[n]``, or one number for all rows.
+        deltas: The step of each row, not 0: ``[n]``, or one number for all rows.
 
     Returns:
         The row splits, int32 ``[n + 1]``, and the values of all rows, in the promoted
@@ -176,7 +176,7 @@ def ragged_range(
     Raises:
         ValueError: A delta is 0 or NaN, there are more than 2³¹ - 1 values, or the
             shapes are incompatible.
-        TypeError: The promoted dtype is complex, bool, or that of strings.
+        TypeError: The promoted dtype is complex, bool or string.
 
     Example:
         >>> splits, values = pg.sparse.ragged_range([0, 5], [3, 7])
@@ -263,7 +263,7 @@ def _rank(kind: str) -> int:
 def _check_sizes(
     op: str, shape: Shaped, values: Shaped, default: Shaped, types: Types
 ) -> None:
-    """Raise unless sizes and the default fit the values."""
+    """Raise unless the sizes and the default are compatible with the values."""
     levels = _levels(types)
     rank = levels + len(values.shape) - 1
     if not values.shape or shape.shape not in ((), (rank,)):
@@ -299,13 +299,13 @@ def ragged_tensor_to_tensor(
     row_partition_types: Sequence[str],
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a ragged tensor as a dense one; rows are cropped or filled up.
+    """Return a ragged tensor as a dense one, with rows cropped or padded.
 
     Args:
         shape: A size for each axis, where -1 stands for the size of the longest row; or
             -1 for all axes.
         values: ``[m, …]``.
-        default_value: The value that fills up short rows; it broadcasts to ``[…]``.
+        default_value: The value that pads short rows; it broadcasts to ``[…]``.
         row_partition_tensors: The partitions of the values into rows, the outermost
             level first.
         row_partition_types: The type of each partition. ``"ROW_SPLITS"``: where rows
@@ -317,9 +317,10 @@ def ragged_tensor_to_tensor(
         A tensor of the promoted dtype of ``values`` and ``default_value``.
 
     Raises:
-        ValueError: The partitions do not fit each other, the values or the shape.
+        ValueError: The partitions are incompatible with each other, the values or the
+            shape.
         TypeError: The shape or a partition does not hold integers, or no dtype can
-            represent values and default.
+            represent both ``values`` and ``default_value``.
 
     Example:
         >>> values, splits = [1, 2, 3], [0, 2, 3]

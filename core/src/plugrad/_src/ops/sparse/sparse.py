@@ -93,8 +93,8 @@ def to_dense(
     Raises:
         ValueError: The shapes are incompatible.
         IndexError: A coordinate is out of range.
-        TypeError: ``indices`` are not integers, or no dtype can represent values and
-            default.
+        TypeError: ``indices`` are not integers, or no dtype can represent both
+            ``values`` and ``default_value``.
 
     Example:
         >>> pg.sparse.to_dense([[0, 1], [1, 0]], [5, 6], (2, 2))
@@ -173,7 +173,7 @@ def reshape(
 
     Raises:
         ValueError: The shapes do not have the same number of elements, or this number
-            is not below 2⁶³; or ``input_shape`` is negative.
+            is not below 2⁶³; or ``input_shape`` contains a negative size.
         IndexError: A coordinate is not inside ``input_shape``.
         OverflowError: A size does not fit into int32, and no argument is int64.
 
@@ -215,7 +215,7 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
 def _check_fill(
     indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped
 ) -> None:
-    """Raise unless these are a sparse tensor with rows, and a scalar default."""
+    """Raise unless the arguments are a sparse tensor with rows and a scalar default."""
     op = "sparse.fill_empty_rows"
     n = indices.shape[:1]
     k = indices.shape[1:]
@@ -267,8 +267,8 @@ def fill_empty_rows(
     Raises:
         ValueError: The shapes are incompatible, or the number of rows is negative.
         IndexError: A row is out of range; the other coordinates are not checked.
-        TypeError: Indices or shape are not integers, or no dtype holds values and
-            default.
+        TypeError: ``indices`` or ``dense_shape`` are not integers, or no dtype can
+            represent both ``values`` and ``default_value``.
 
     Example:
         >>> filled = pg.sparse.fill_empty_rows([[0, 1], [2, 0]], [5, 6], [3, 2], 0)
@@ -371,9 +371,9 @@ def segment_sum(
         data: ``[m, …]``, numbers.
         indices: ``[n]``, integers, rows of ``data``.
         segment_ids: ``[n]``, integers: the sum to which each row belongs.
-        num_segments: The number of sums; rows whose id is negative or not below it are
-            ignored. By default the last id plus one: the ids are then read on the host,
-            must not be negative and must not decrease.
+        num_segments: The number of sums; rows with an id that is negative or too large
+            are ignored. By default the last id plus one: the ids are then read on the
+            host, must not be negative and must not decrease.
 
     Returns:
         ``[num_segments, …]``, of the dtype of ``data``; int32 for bool.
@@ -413,9 +413,9 @@ def segment_mean(
         data: ``[m, …]``, numbers.
         indices: ``[n]``, integers, rows of ``data``.
         segment_ids: ``[n]``, integers: the mean to which each row belongs.
-        num_segments: The number of means; rows whose id is negative or not below it are
-            ignored. By default the last id plus one: the ids are then read on the host,
-            must not be negative and must not decrease.
+        num_segments: The number of means; rows with an id that is negative or too large
+            are ignored. By default the last id plus one: the ids are then read on the
+            host, must not be negative and must not decrease.
 
     Returns:
         ``[num_segments, …]``, of the dtype of ``data``; float32 for integers and bool.

@@ -45,10 +45,10 @@ def cov(
 ) -> Tensor:
     """Return the covariances of variables, ``Σ w (x - mean) (x - mean)ᴴ / d``.
 
-    Without weights, ``w`` is 1 and ``d`` the number of observations less
-    ``correction``. With them, ``w`` is the product of both kinds of weights, and
-    ``d = Σ w - correction · Σ w·aweights / Σ w``. The result is NaN or inf where ``d``
-    is not positive.
+    Without weights, ``w`` is 1 and ``d`` is the number of observations minus
+    ``correction``. With weights, ``w`` is the product of ``fweights`` and ``aweights``,
+    and ``d = Σ w - correction · Σ w·aweights / Σ w``. The result is NaN or inf where
+    ``d`` is not positive.
 
     Args:
         x: ``[variables, observations]`` or, for one variable, ``[observations]``.
@@ -63,7 +63,7 @@ def cov(
         the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: ``x`` has more than two axes, or the weights do not fit.
+        ValueError: ``x`` has more than two axes, or the weights have the wrong shape.
         TypeError: ``x`` holds strings, ``fweights`` are not integers, or ``aweights``
             are complex.
 
@@ -134,9 +134,9 @@ def _check_weights(name: str, weights: Tensor, size: int) -> Tensor:
 def corrcoef(x: TensorLike, /) -> Tensor:
     """Return the correlations of variables, ``c[i, j] / √(c[i, i] c[j, j])``.
 
-    ``c`` is the matrix of covariances. Real and imaginary parts are limited to the
-    range from -1 to 1, which rounding might exceed. Correlations with a constant
-    variable are NaN.
+    ``c`` is the covariance matrix. Real and imaginary parts are limited to the range
+    from -1 to 1, which rounding might exceed. Correlations with a constant variable are
+    NaN.
 
     Args:
         x: ``[variables, observations]`` or, for one variable, ``[observations]``.
@@ -189,29 +189,32 @@ def histogram(
 ) -> tuple[Tensor, Tensor]:
     """Return how many elements lie in each bin, and the edges of the bins.
 
-    A bin includes its left edge, and the last bin also its right edge. NaN and elements
-    outside the edges are ignored.
+    Each bin includes its left edge; the last bin also includes its right edge. NaN and
+    elements outside the edges are ignored.
 
     Args:
         x: Real numbers of any shape.
-        bins: A number of bins of equal width; or ``bins + 1`` edges, which ascend.
-        range: The first and the last edge of bins of equal width. None takes the least
-            and the greatest element, which are read on the host, or 0 and 1 if there
-            are no elements. If both edges are equal, they are moved apart by 0.5 each.
+        bins: The number of bins of equal width; or the edges of the bins, in ascending
+            order.
+        range: The first and the last edge of bins of equal width. None selects the
+            smallest and the largest element, which are read on the host, or 0 and 1 if
+            there are no elements. If both edges are equal, each is moved outward by
+            0.5.
         weights: A tensor of the shape of ``x``: the numbers to add up instead of
-            counting. It has a gradient.
-        density: Whether to divide the counts by their sum and the widths of the bins,
-            so that the integral is 1.
+            counting. The sums are differentiable with respect to them.
+        density: Whether to divide the counts by their sum and by the bin widths, so
+            that the integral is 1.
 
     Returns:
         A tensor ``[bins]``: int32 counts, sums in the dtype of the weights (int32 for
-        bool), or densities in a floating dtype; and the edges, ``[bins + 1]``. Edges
-        keep the dtype in which they are given; edges that are computed have the dtype
-        of ``x``, or float32 for integers, bool and float16.
+        bool), or densities in a floating dtype; and the edges, ``[bins + 1]``. Given
+        edges keep their dtype; computed edges have the dtype of ``x``, or float32 for
+        integers, bool and float16.
 
     Raises:
         ValueError: There are no bins, the edges do not ascend or do not have one axis,
-            the range is not finite or descends, or the weights do not fit.
+            the range is not finite or descends, or the weights do not have the shape of
+            ``x``.
         TypeError: ``x`` is complex or holds strings, or ``bins`` is neither an int nor
             edges.
 
@@ -270,7 +273,7 @@ def _checked_edges(bins: TensorLike) -> Tensor:
 
 
 def _even_edges(x: Tensor, count: int, range: Sequence[float] | None) -> Tensor:
-    """Return the edges of bins of equal width."""
+    """Return the edges of ``count`` bins of equal width."""
     first, last = _range_of(x, range)
     if first == last:
         first = first - 0.5

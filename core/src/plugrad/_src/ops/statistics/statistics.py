@@ -164,7 +164,7 @@ def logsumexp(
 
     The result is -inf where there are no elements. The gradient is ``softmax(x)``.
     Where the result is infinite, the elements that equal it share the gradient equally:
-    if ``n`` elements are all -inf, each has the gradient 1/n. This is the limit of
+    if ``n`` elements are all -inf, each has the gradient 1/n. This is the limit for
     equal elements, and the gradient still adds up to 1. PyTorch and JAX return NaN
     there.
 
@@ -199,7 +199,7 @@ def logsumexp(
 def _log_of_sum(x: Tensor, axis: Shape, keepdims: bool) -> Any:
     """Return ``logsumexp``.
 
-    The gradient is written by hand, because that of the composition is NaN at
+    The gradient is written by hand, because the gradient of the composed ops is NaN at
     infinities.
     """
     wide = reduce.widened(x)

@@ -2,8 +2,8 @@
 
 Kernels: ``StaticRegexReplace StringNGrams StringSplit StringToHashBucketFast``.
 
-Strings are bytes. A character means a byte here, except in patterns, which read UTF-8.
-All kernels run on the host and have no decomposition.
+Strings are bytes. Here, a character is a byte, except in patterns, which match UTF-8
+characters. All kernels run on the host and have no decomposition.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ STRING_TO_HASH_BUCKET_FAST = Kernel(
 def to_hash_bucket_fast(
     x: TensorLike, /, num_buckets: int, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return a bucket number from 0 to below ``num_buckets`` for each string.
+    """Return a bucket number from 0 to ``num_buckets - 1`` for each string.
 
     The number is FarmHash's 64-bit fingerprint modulo ``num_buckets``, which is always
-    the same for a string. The hash is not cryptographic: an attacker can choose strings
-    that collide.
+    the same for the same string. The hash is not cryptographic: an attacker can choose
+    strings that collide.
 
     Args:
         x: A tensor of strings.
@@ -79,7 +79,7 @@ def to_hash_bucket_fast(
         A tensor of the shape of ``x``: int32, or int64 for more than 2³¹ buckets.
 
     Raises:
-        ValueError: ``num_buckets`` is not from 1 to 2⁶³.
+        ValueError: ``num_buckets`` is out of range.
         TypeError: ``x`` does not hold strings.
 
     Example:
@@ -139,11 +139,11 @@ def regex_replace(
         x: Strings, decoded as UTF-8. A byte that is not valid UTF-8 matches only ``.``
             and similar classes.
         pattern: A regular expression as in Python's ``re``. Some expressions, such as
-            ``(a+)+$``, need time that is exponential in the length of a string; pass
+            ``(a+)+$``, take time that is exponential in the length of the string; pass
             only patterns that you trust.
         rewrite: The replacement, in which ``\1`` to ``\9`` stand for the groups and
             ``\0`` for the whole match; otherwise as in ``re.sub``.
-        replace_global: Whether to replace all matches, or the first one only.
+        replace_global: Whether to replace all matches or only the first one.
 
     Returns:
         A tensor of strings of the shape of ``x``.
@@ -210,10 +210,10 @@ def split(
             case.
 
     Returns:
-        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, the index of
-        the string that each piece comes from, and the index of the piece in it;
-        ``values``, the pieces of all strings, one after the other; ``shape``, int32, n
-        and the largest number of pieces.
+        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, for each piece
+        the index of its string and the index of the piece in that string; ``values``,
+        the pieces of all strings, one string after another; ``shape``, int32, n and the
+        largest number of pieces.
 
     Raises:
         ValueError: ``x`` does not have rank 1, or ``delimiter`` is not one string.
@@ -296,25 +296,27 @@ def ngrams(
     """Return the n-grams of each row of a ragged tensor of strings, and their splits.
 
     Args:
-        data: ``[m]``, the strings of all rows one after the other.
-        data_splits: Where rows begin, integers from 0 to m.
+        data: ``[m]``, the strings of all rows, one row after another.
+        data_splits: The row splits: integers from 0 to m that say where rows begin and
+            end.
         ngram_widths: The number of strings in an n-gram: an int or a sequence of ints.
             The n-grams of the first width come first.
         separator: The string between the strings of an n-gram.
         left_pad: The string put before each row, ``pad_width`` times.
         right_pad: The string put after each row, ``pad_width`` times.
-        pad_width: The number of pads at each end, limited to the width less one; -1
-            stands for the width less one.
+        pad_width: The number of pads at each end, at most the width minus 1; -1 stands
+            for this maximum.
         preserve_short_sequences: Whether a row that is too short for any n-gram gives
             one n-gram of all its strings, if it has any.
 
     Returns:
-        The n-grams of all rows one after the other, and their splits, in the dtype of
-        ``data_splits``.
+        The n-grams of all rows, one row after another, and their splits, in the dtype
+        of ``data_splits``.
 
     Raises:
-        ValueError: The splits do not fit ``data``, or a width is not positive.
-        TypeError: ``data`` does not hold strings, or an argument has another type.
+        ValueError: The splits are not valid row splits of ``data``, or a width is not
+            positive.
+        TypeError: ``data`` does not hold strings, or an argument has the wrong type.
 
     Example:
         >>> data = ["a", "b", "c", "d", "e"]
