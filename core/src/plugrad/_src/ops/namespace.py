@@ -197,7 +197,7 @@ def iinfo(type: Any, /) -> np.iinfo[Any]:
     """
     dtype = _dtype(type)
     if dtype.kind not in "iu":
-        raise TypeError(f"iinfo: {named(dtype)} has no integers; use finfo for floats")
+        raise TypeError(f"iinfo: {named(dtype)} is not an integer dtype; use finfo")
     return np.iinfo(dtype)
 
 

@@ -34,8 +34,8 @@ def sparse_reshape(
     old = tuple(input_shape.tolist())
     if min(old, default=0) < 0 or math.prod(old) >= 2**63:
         raise ValueError(
-            f"sparse.reshape: input_shape {old} must not be negative, and have fewer "
-            "than 2**63 elements"
+            f"sparse.reshape: input_shape {old} must not be negative, and must have "
+            "fewer than 2**63 elements"
         )
     sizes = geometry.reshaped(old, new_shape.tolist())
     if max(sizes, default=0) > np.iinfo(new_shape.dtype).max:

@@ -145,8 +145,8 @@ def test_large_scores_and_infinities(backend):
 Q, K, V = (np.ones(s, np.float32) for s in ((2, 6, 3, 4), (2, 2, 5, 4), (2, 2, 5, 2)))
 ERRORS = [
     ((Q, K, V), {}, ValueError, "broadcast"),
-    ((Q[:, :5], K, V), {"enable_gqa": True}, ValueError, "5 heads of queries must be"),
-    ((Q, K, V[:, :1]), {"enable_gqa": True}, ValueError, "2 heads of keys and 1 of"),
+    ((Q[:, :5], K, V), {"enable_gqa": True}, ValueError, "5 query heads must be"),
+    ((Q, K, V[:, :1]), {"enable_gqa": True}, ValueError, "2 key heads and 1 value"),
     (
         (Q, K, V),
         {"enable_gqa": True, "length": [1, 2, 3]},
@@ -216,7 +216,7 @@ def test_gradients_of_rotary_embeddings(backend):
 
 ROTARY_ERRORS = [
     ((np.ones(4), np.ones(3), np.ones(3)), ValueError, "n is at most size / 2"),
-    ((np.ones(4), np.ones(2), np.ones(1)), ValueError, "must have one shape"),
+    ((np.ones(4), np.ones(2), np.ones(1)), ValueError, "must have the same shape"),
     ((np.ones((2, 4)), np.ones((3, 2)), np.ones((3, 2))), ValueError, "broadcast"),
     ((np.ones(4, complex), np.ones(2), np.ones(2)), TypeError, "complex"),
 ]

@@ -152,7 +152,7 @@ ERRORS = [
         TypeError,
         "int8 or uint8, got int32",
     ),
-    ((X, CODES.astype("i1"), SCALE), {"bits": 4}, TypeError, "4 bits must be packed"),
+    ((X, CODES.astype("i1"), SCALE), {"bits": 4}, TypeError, "4-bit codes must be"),
     ((X, CODES, SCALE[:2]), {"bits": 8}, ValueError, "scale must be"),
     ((X, CODES, np.ones((3, 3), "f")), {"bits": 8}, ValueError, "blocks divides"),
     ((X, CODES, SCALE, SCALE[:, :1]), {"bits": 8}, ValueError, "shape of scale"),

@@ -345,7 +345,7 @@ ERRORS = [
     (
         lambda: pg.bincount([1], size=2, minlength=3),
         ValueError,
-        "bincount: size 2 and minlength 3 exclude each other",
+        "bincount: size 2 and minlength 3 are mutually exclusive",
     ),
     (lambda: pg.bincount([1], size=1.5), TypeError, "bincount: size must be an int"),
     (

@@ -413,7 +413,7 @@ ERRORS = [
     (
         lambda: pg.tensordot(A, A, axes=((0, 1), (0,))),
         ValueError,
-        "two sequences of one length",
+        "two sequences of the same length",
     ),
     (
         lambda: pg.tensordot(A, A, axes=((2,), (0,))),

@@ -129,7 +129,7 @@ def test_limits(backend):
     assert (pg.iinfo(pg.uint8).min, pg.iinfo(pg.uint8).max) == (0, 255)
     with pytest.raises(TypeError, match="finfo: int32 is not floating; use iinfo"):
         pg.finfo(pg.int32)
-    with pytest.raises(TypeError, match="iinfo: float32 has no integers; use finfo"):
+    with pytest.raises(TypeError, match="float32 is not an integer dtype; use finfo"):
         pg.iinfo(pg.float32)
 
 

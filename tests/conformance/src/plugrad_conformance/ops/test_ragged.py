@@ -247,7 +247,7 @@ dense = lambda shape, parts, types, x=X, d=0.0: sparse.ragged_tensor_to_tensor(
     shape, x, d, parts, types.split()
 )
 ERRORS = [
-    (lambda: gather([], X, [0]), ValueError, "ragged_gather: give splits (got 0), and"),
+    (lambda: gather([], X, [0]), ValueError, "pass one or more splits (got 0), and"),
     (lambda: gather([[0, 9]], 1.0, [0]), ValueError, "values with an axis; got shape"),
     (lambda: gather([[0, 9]], X, 1), IndexError, "index 1 is out of range"),
     (lambda: gather([[[0, 9]]], X, [0]), ValueError, "nested_splits must have rank 1"),
@@ -262,12 +262,12 @@ ERRORS = [
     (
         lambda: sparse.ragged_range([1, 2], [3, 4, 5]),
         ValueError,
-        "shapes must be () or one shape (n,); got shapes (2,) and (3,) and ()",
+        "shapes must be () or the same shape (n,); got shapes (2,) and (3,) and ()",
     ),
     (
         lambda: sparse.ragged_range([[1]], 2),
         ValueError,
-        "shapes must be () or one shape (n,); got shapes (1, 1) and () and ()",
+        "shapes must be () or the same shape (n,); got shapes (1, 1) and () and ()",
     ),
     (lambda: sparse.ragged_range(0, 5, 0), ValueError, "a delta is 0"),
     (lambda: sparse.ragged_range(0, 5, [1, 0]), ValueError, "a delta is 0"),

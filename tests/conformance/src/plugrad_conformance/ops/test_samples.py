@@ -189,7 +189,7 @@ ERRORS = [
     (
         lambda: pg.histogram([NAN, 1.0]),
         ValueError,
-        "elements are from nan to nan; give",
+        "elements range from nan to nan; pass",
     ),
     (lambda: pg.histogram([1.0], 0), ValueError, "histogram: bins 0 must be 1 or more"),
     (lambda: pg.histogram([1.0], 2.5), TypeError, "bins must be an integer, got 2.5"),
@@ -197,9 +197,9 @@ ERRORS = [
     (
         lambda: pg.histogram([1.0], [2, 1]),
         ValueError,
-        "edges of bins must ascend; sort",
+        "bin edges must ascend; sort",
     ),
-    (lambda: pg.histogram([1.0], [[1, 2]]), ValueError, "edges .* must have one axis"),
+    (lambda: pg.histogram([1.0], [[1, 2]]), ValueError, "bin edges must have one axis"),
     (
         lambda: pg.histogram([1.0], 3, range=(2, 1)),
         ValueError,

@@ -302,11 +302,11 @@ ERRORS = [
     (lambda x: signal.stft(x, 3, 1, fft_length=0), "stft: fft_length 0 must be 1"),
     (
         lambda x: signal.stft(x, 3, 1, window_fn=lambda n: pg.ones(n + 1)),
-        r"stft: window_fn must give shape \(3,\); got shape \(4,\)",
+        r"stft: window_fn must return shape \(3,\); got shape \(4,\)",
     ),
     (
         lambda x: signal.istft(pg.ones((2, 4)), 4, 1),
-        r"istft: fft_length 4 gives 3 bins; give that of stft; got shape .*4\)",
+        r"istft: fft_length 4 gives 3 bins; pass that of stft; got shape .*4\)",
     ),
     (lambda x: signal.istft(pg.ones((2, 3)), 0, 1), "istft: frame_length 0 must"),
     (lambda x: signal.hann_window(-1), "hann_window: window_length -1 must be 0 or"),

@@ -47,7 +47,7 @@ def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
 
 def _matmul_spec(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
     if min(len(a.shape), len(b.shape)) < 2:
-        raise misfit("matmul", "its kernel takes matrices; reshape vectors", a, b)
+        raise misfit("matmul", "the kernel needs matrices; reshape vectors", a, b)
     return Spec(_matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
 
 
@@ -316,7 +316,7 @@ def _contracted_axes(axes: Any, rank: int, other: int) -> tuple[list[int], list[
         return list(range(rank - axes, rank)), list(range(axes))
     given = [integers("tensordot", "axes", one) for one in given]
     if len(given) != 2 or len(given[0]) != len(given[1]):
-        rule = "must be an int or two sequences of one length"
+        rule = "must be an int or two sequences of the same length"
         raise ValueError(f"tensordot: axes {axes} {rule}")
     for one, n in zip(given, (rank, other), strict=True):
         geometry.axes("tensordot", one, n)

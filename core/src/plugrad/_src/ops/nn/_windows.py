@@ -81,8 +81,8 @@ def check_channels(windows: Windows) -> None:
     c, k = windows.in_shape[-1], windows.out_shape[-1]
     if windows.groups != 1 or c != k:
         raise ValueError(
-            f"geometry: there must be one group, and as many channels out as in, got "
-            f"{windows.groups}, {c} in and {k} out"
+            f"geometry: there must be one group and as many output as input channels, "
+            f"got {windows.groups} groups, {c} input and {k} output channels"
         )
 
 

@@ -220,12 +220,12 @@ def _adaptive_pool(
     wanted = integers(op, "output_size", output_size)
     wanted = wanted * spatial if len(wanted) == 1 else wanted
     if len(wanted) != spatial or min(wanted) < 1:
-        rule = f"must be {spatial} sizes, or one for all, of 1 or more"
+        rule = f"must be {spatial} sizes of 1 or more, or one for all axes"
         raise ValueError(f"{op}: output_size {output_size} {rule}")
     data_format = data_format or _windows.FORMATS[spatial][0]
     x, back = _windows.channels_last(op, x, spatial, data_format)
     if 0 in x.shape[1:-1]:
-        raise misfit(op, "the spatial axes must have elements", x)
+        raise misfit(op, "the spatial axes must not be empty", x)
     averages = kernels is pool.AVERAGES
     window_indices = [
         _window_indices(*pair) for pair in zip(x.shape[1:-1], wanted, strict=True)

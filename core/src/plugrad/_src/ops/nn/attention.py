@@ -185,8 +185,8 @@ def _groups(q: Tensor, k: Tensor, v: Tensor) -> int:
     """Return the number of key heads, each of which serves several query heads."""
     heads, groups, others = (x.shape[-3] if len(x.shape) > 2 else 1 for x in (q, k, v))
     if groups != others or not groups or heads % groups:
-        rule = f"{heads} heads of queries must be a multiple of {groups} heads of keys"
-        raise misfit(OP, f"{rule} and {others} of values", q, k, v)
+        rule = f"{heads} query heads must be a multiple of {groups} key heads"
+        raise misfit(OP, f"{rule} and {others} value heads", q, k, v)
     return groups
 
 
@@ -308,8 +308,8 @@ def _check_rotary(x: Spec | Tensor, cos: Spec | Tensor, sin: Spec | Tensor) -> N
     fits = x.shape and cos.shape == sin.shape and 2 * half <= x.shape[-1]
     lead = (*x.shape[:-1], half)
     if not fits or geometry.broadcast(op, cos.shape, lead) != lead:
-        rule = "x must be [..., size], and cos and sin must have one shape, which "
-        rule += "broadcasts to [..., n], where n is at most size / 2"
+        rule = "x must be [..., size], and cos and sin must have the same shape, "
+        rule += "which broadcasts to [..., n], where n is at most size / 2"
         raise misfit(op, rule, x, cos, sin)
 
 

@@ -52,14 +52,14 @@ def _check(
     if bits not in CODES_IN_A_BYTE:
         raise ValueError(f"{op}: bits must be 4 or 8, got {bits}")
     if bits == 4 and codes.dtype is not UINT8:
-        rule = "codes of 4 bits must be packed in pairs into uint8"
+        rule = "4-bit codes must be packed in pairs into uint8"
         raise TypeError(f"{op}: {rule}, got {named(codes.dtype)}")
     count = codes.shape[-1] * CODES_IN_A_BYTE[bits] if codes.shape else 0
     blocks = scale.shape[-1] if scale.shape else 0
     fits = codes.shape and scale.shape[:-1] == codes.shape[:-1]
     if not fits or not blocks or count % blocks:
-        rule = "scale must be [..., blocks] with the first axes of codes, where blocks "
-        rule += f"divides the number of codes in a row, {count}"
+        rule = "scale must be [..., blocks] with the leading axes of codes, where "
+        rule += f"blocks divides the number of codes in a row, {count}"
         raise misfit(op, rule, codes, scale)
     if offset is not None and offset.shape != scale.shape:
         raise misfit(op, "offset must have the shape of scale", offset, scale)

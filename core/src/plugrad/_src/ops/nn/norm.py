@@ -466,7 +466,7 @@ def group_norm(
     x = _convert.asarray(x)
     channel_axis = reduce.one_axis(op, axis, len(x.shape))
     if channel_axis == 0:
-        raise misfit(op, f"axis {axis} is the batch axis; give that of the channels", x)
+        raise misfit(op, f"axis {axis} is the batch axis; pass the channel axis", x)
     channels = x.shape[channel_axis]
     trailing = x.shape[channel_axis + 1 :]
     groups = integer(op, "groups", groups, 1)
@@ -574,7 +574,7 @@ def _check_images(x: Tensor | Spec) -> None:
 def _lrn_spec(x: Spec, *others: Spec, **_: Any) -> Spec:
     _check_images(x)
     if any(t.shape != x.shape for t in others):
-        raise misfit(RESPONSE, "x, y and dy must have one shape", x, *others)
+        raise misfit(RESPONSE, "x, y and dy must have the same shape", x, *others)
     return x
 
 

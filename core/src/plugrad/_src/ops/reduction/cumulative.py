@@ -581,7 +581,7 @@ def bincount(
         size = max(int(reduce.max(ids)._item()) + 1, least) if ids.size else least
     elif least:
         raise ValueError(
-            f"bincount: size {size} and minlength {least} exclude each other; give "
+            f"bincount: size {size} and minlength {least} are mutually exclusive; pass "
             "size for an exact number of counts, minlength for a minimum"
         )
     return run(BINCOUNT, ids, weigh, size=integer("bincount", "size", size, 0))

@@ -459,7 +459,7 @@ def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Ten
         return window_fn(length, dtype=dtype)
     window = fft._real(op, window_fn(length))
     if window.shape != (length,):
-        raise misfit(op, f"window_fn must give shape {(length,)}", window)
+        raise misfit(op, f"window_fn must return shape {(length,)}", window)
     return creation.cast(window, dtype)
 
 
@@ -709,7 +709,7 @@ def istft(
     *_, count, bins = x.shape
     half = n // 2 + 1
     if bins != half:
-        raise misfit("istft", f"fft_length {n} gives {half} bins; give that of stft", x)
+        raise misfit("istft", f"fft_length {n} gives {half} bins; pass that of stft", x)
     kept = min(size, n)
     x = fft._resized(fft.irfft(x, n=n), len(x.shape) - 1, kept)
     window = fft._resized(_window("istft", window_fn, size, x.dtype), 0, kept)

@@ -51,7 +51,7 @@ def _check_ragged(*inputs: Spec) -> None:
 
 def _check_levels(levels: int, values: Shaped) -> None:
     if not levels or not values.shape:
-        rule = f"give splits (got {levels}), and values with an axis"
+        rule = f"pass one or more splits (got {levels}), and values with an axis"
         raise misfit("sparse.ragged_gather", rule, values)
 
 
@@ -136,7 +136,7 @@ gradients(
 
 def _check_equal_lengths(*xs: Shaped) -> None:
     if len({x.shape for x in xs} - {()}) > 1 or any(len(x.shape) > 1 for x in xs):
-        rule = "shapes must be () or one shape (n,)"
+        rule = "shapes must be () or the same shape (n,)"
         raise misfit("sparse.ragged_range", rule, *xs)
 
 
@@ -267,7 +267,7 @@ def _check_sizes(
     levels = _levels(types)
     rank = levels + len(values.shape) - 1
     if not values.shape or shape.shape not in ((), (rank,)):
-        rule = f"values [m, ...] under {levels} axes of rows need {rank} sizes, or -1"
+        rule = f"values [m, ...] with {levels} row axes need {rank} sizes, or -1"
         raise misfit(op, rule, values, shape)
     _convert.check_broadcast(op, "default_value", default, values.shape[1:])
 

@@ -198,7 +198,7 @@ def reshape(
 def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Tensor]:
     lead = tuple(input_shape._values().tolist())
     if min(lead, default=0) < 0 or math.prod(lead) >= 2**63:
-        rule = "must not be negative, and have fewer than 2**63 elements"
+        rule = "must not be negative, and must have fewer than 2**63 elements"
         raise ValueError(f"sparse.reshape: input_shape {lead} {rule}")
     sizes = list(reshaped(lead, new_shape._values().tolist()))
     dtype = input_indices.dtype

@@ -266,9 +266,9 @@ def _count_in_bins(x: Tensor, edges: Tensor, weights: Tensor | None) -> Tensor:
 def _checked_edges(bins: TensorLike) -> Tensor:
     edges = _convert.real("histogram", bins)
     if len(edges.shape) != 1:
-        raise misfit("histogram", "edges of bins must have one axis", edges)
+        raise misfit("histogram", "bin edges must have one axis", edges)
     if reduce.any(edges[1:] < edges[:-1])._item():
-        raise ValueError("histogram: edges of bins must ascend; sort them")
+        raise ValueError("histogram: bin edges must ascend; sort them")
     return edges
 
 
@@ -288,7 +288,7 @@ def _range_of(x: Tensor, range: Sequence[float] | None) -> tuple[float, float]:
         if not x.size:
             return 0.0, 1.0
         ends = [float(f(x)._item()) for f in (reduce.min, reduce.max)]
-        hint = "the elements are from {} to {}; give a finite range"
+        hint = "the elements range from {} to {}; pass a finite range"
     else:
         given = entries(range)
         if given is None or len(given) != 2:
