@@ -463,7 +463,7 @@ def diagonal(
 
     Args:
         x: ``[..., rows, columns]``, of any dtype.
-        offset: 0 is the main diagonal; a positive one is above it, a negative one
+        offset: 0 is the main diagonal; positive offsets are above it, negative offsets
             below. A diagonal outside the matrix has no elements.
 
     Returns:

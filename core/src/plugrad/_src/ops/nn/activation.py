@@ -324,7 +324,7 @@ def clip(
     max: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``x`` limited to bounds: ``min`` where it is less, ``max`` where greater.
+    """Return ``x`` clipped to the range from ``min`` to ``max``, element by element.
 
     NaN in ``x`` or in a bound gives NaN. If a bound is a tensor, the result is ``max``
     where ``min`` exceeds it. The derivative with respect to ``x`` is 1 from ``min`` to

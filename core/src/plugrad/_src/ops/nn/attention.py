@@ -105,7 +105,7 @@ def scaled_dot_product_attention(
             that -inf excludes a key.
         is_causal: Whether query ``i`` attends to keys 0 to ``i`` only; with ``length``,
             to keys 0 to ``length - queries + i``.
-        scale: The factor of the scores; by default ``1 / √size``.
+        scale: The factor that scales the scores; by default ``1 / √size``.
         length: How many keys are filled: an integer, or a tensor of integers whose
             shape is that of the axes before the heads.
         enable_gqa: Whether several heads of ``q`` may share one head of ``k`` and ``v``
@@ -191,7 +191,7 @@ def _groups(q: Tensor, k: Tensor, v: Tensor) -> int:
 
 
 def _leading_axes(xs: list[Tensor], mask: Maybe, groups: int) -> Shape:
-    """Return the axes of the result before the last two."""
+    """Return the sizes of the result before the last two."""
     if groups:
         batches = geometry.broadcast(OP, *[x.shape[:-3] for x in xs])
         given = [(*batches, *xs[0].shape[-3:-2])]

@@ -510,11 +510,11 @@ def max_pool_with_argmax(
         dilations: Steps between adjacent elements of one window.
         dim_rounding_mode: How to round the number of windows: "floor", "ceil" or
             "round".
-        include_batch_in_index: Whether indices count through the whole batch instead of
-            one image.
+        include_batch_in_index: Whether indices count positions in the whole batch
+            instead of one image.
 
     Returns:
-        The maxima, and int32 indices of the same shape. An index is that of the first
+        The maxima, and int32 indices of the same shape. Each index is that of the first
         element that attains the maximum: ``(h · width + w) · channels + c``, counted
         from the start of its image, or of the batch. It is -1 if a window contains only
         NaN and padding.

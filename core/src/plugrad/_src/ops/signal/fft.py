@@ -772,7 +772,7 @@ def fftfreq(
         device: The backend on which to create the tensor; by default the active one.
 
     Returns:
-        A tensor ``[n]`` of the dtype.
+        A tensor ``[n]`` of the given dtype.
 
     Raises:
         ValueError: ``n`` is less than 1, or ``d`` is 0 or not finite.
@@ -813,7 +813,7 @@ def rfftfreq(
         device: The backend on which to create the tensor; by default the active one.
 
     Returns:
-        A tensor ``[n // 2 + 1]`` of the dtype.
+        A tensor ``[n // 2 + 1]`` of the given dtype.
 
     Raises:
         ValueError: ``n`` is less than 1, or ``d`` is 0 or not finite.
@@ -844,7 +844,7 @@ def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
 
 
 def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
-    """Return values as a tensor, by default of float32."""
+    """Return values as a tensor, float32 by default."""
     wanted = require_dtype(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
         raise TypeError(f"{op}: dtype must be real floating, got {wanted}")

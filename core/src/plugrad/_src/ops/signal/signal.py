@@ -323,7 +323,7 @@ def gaussian_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        std: The standard deviation, a positive number of elements.
+        std: The standard deviation in elements, positive.
         periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
@@ -366,7 +366,8 @@ def kaiser_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        beta: The shape, 0 or more: 0 gives ones, larger numbers a narrower window.
+        beta: The shape parameter, 0 or more: 0 gives ones, larger numbers give a
+            narrower window.
         periodic: Determines m, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
