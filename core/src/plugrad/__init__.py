@@ -840,7 +840,7 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # else they would accept every name
+if not TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
         """Return a name that is imported at its first use, or the version."""

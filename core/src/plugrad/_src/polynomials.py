@@ -72,8 +72,8 @@ _DOUBLE = ErfPolynomials(_NEAR64, _FAR64, 6.0)
 def erf_polynomials(dtype: DType) -> ErfPolynomials:
     """Return the minimax polynomials from which erf is computed.
 
-    They give erf within 1e-17 for float64, and within 1e-9 for narrower dtypes. The
-    core's decomposition of Erf uses them; so can the kernel functions of backends.
+    They give erf to within 1e-17 for float64 and 1e-9 for narrower dtypes. The core's
+    decomposition of Erf uses them, and the kernel functions of backends may use them.
 
     Args:
         dtype: The floating dtype of the computation.
@@ -120,9 +120,9 @@ def erfc_polynomial(dtype: DType) -> ErfcPolynomial:
     """Return the minimax polynomial from which erfc is computed.
 
     Its relative error is at most 3e-17 for float64, and 3e-9 for narrower dtypes, from
-    0 to ``end``. The core's decompositions of Erfc and Gelu use it; so can the
-    kernel functions of backends. The other factor, ``e^(-a²)``, needs more digits of
-    ``a²`` than the dtype has.
+    0 to ``end``. The core's decompositions of Erfc and Gelu use it, and the kernel
+    functions of backends may use it. The other factor, ``e^(-a²)``, needs more digits
+    of ``a²`` than the dtype has.
 
     Args:
         dtype: The floating dtype of the computation.

@@ -1,6 +1,6 @@
 """The backward pass: walk a tape backwards and accumulate cotangents.
 
-Gradients are ops, so outer tapes record them and every order of derivative works.
+Gradients are ops, so outer tapes record them and derivatives of any order work.
 
 Map: ``backward``; one node; one of its inputs; the cotangent of a value.
 """
@@ -60,7 +60,7 @@ def _backward_node(
     backend: OpenBackend,
     linear_only: bool,
 ) -> None:
-    """Propagate cotangents through one node, on the backend that it ran on."""
+    """Propagate cotangents through one node, on the backend that ran it."""
     outputs = node.outputs
     if cotangents.keys().isdisjoint(outputs):
         return
@@ -156,10 +156,10 @@ def _accumulate(
 
 
 def _linear_function(step: VJPStep) -> Callable[..., Any]:
-    """Return the function of a step for ``jvp``; raise if it has none."""
+    """Return the function of a step that ``jvp`` can use; raise if there is none."""
     rule = step.vjp
     if rule is None:
-        return step.function  # a function that raises
+        return step.function  # it raises the error
     if rule.transposed is not None:
         return rule.transposed
     if not rule.linear:
@@ -176,7 +176,7 @@ def _unbroadcast(
     """Return ``dx``, summed to the shape of the input if the kernel broadcast it.
 
     Raise if the shape or the dtype does not fit; ``number`` is the index of the input
-    among those of a variadic kernel.
+    among the inputs of a variadic kernel.
     """
     if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
         return dx
@@ -197,7 +197,7 @@ def _unbroadcast(
 
 
 def result(tape_id: TapeId, cotangents: Cotangents) -> Tensor:
-    """Return the cotangent of a tape_id; zeros if there is none."""
+    """Return the cotangent of a tape_id, or zeros if it has none."""
     found = cotangents.get(tape_id)
     if found is None:
         return creation.zeros(tape_id.shape, dtype=tape_id.dtype)

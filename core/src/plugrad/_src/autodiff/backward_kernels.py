@@ -54,13 +54,13 @@ def backward_kernels(package: str) -> dict[str, Kernel]:
 def backward_gradients(
     kernels: Mapping[str, Kernel],
 ) -> dict[str, dict[str, Callable[..., Any]]]:
-    """Return the gradients that run ``backward_kernels``, by differentiated kernel.
+    """Return the gradients that run ``backward_kernels``, by the kernel they are for.
 
     The gradients of ``Softmax`` and ``LogSoftmax`` fall back to the core's unless
     ``axis`` is the last one.
 
     Args:
-        kernels: The dict that ``backward_kernels`` returned, or a part of it.
+        kernels: The dict that ``backward_kernels`` returned, or a subset of it.
 
     Returns:
         A table for ``Runtime(gradients=...)``, with the gradients that run the given

@@ -26,7 +26,7 @@ def jacobian(
     """Return ``g(x, *rest)``: the Jacobian ``∂f(x)/∂x``.
 
     The modes agree for real numbers. For complex numbers, ``"reverse"`` returns
-    gradients like ``grad``, so that for ``z²`` it returns the conjugate of ``2z``;
+    gradients as ``grad`` does, so for ``z²`` it returns the conjugate of ``2z``;
     ``"forward"`` returns derivatives along the real axis.
 
     Args:

@@ -2,8 +2,7 @@
 
 ``grad(lambda x: sum(t))(t)`` is zero: ``t`` is a constant, and ``x`` is not used. But a
 zero gradient can also be correct. So ``grad`` warns only if the result depends on no
-argument and the function refers to a tensor with the values of an argument. It searches
-for such a tensor only if the result depends on no argument.
+argument and the function refers to a tensor with the values of an argument.
 
 The same holds for values that leave plugrad. Results computed from ``x.numpy()`` have
 no gradient, but reading a value for a log or a decision is fine. So ``grad`` warns only
@@ -89,7 +88,7 @@ def _warn_if_captured(f: Callable[..., Any], xs: tuple[Any, ...]) -> None:
 
 
 def _values(x: Any) -> Any:
-    """Return the object that holds the values of a tensor; None if it has none."""
+    """Return the object that holds the values of ``x``; None if ``x`` has no values."""
     if isinstance(x, Variable):
         x = x._value
     if isinstance(x, Tensor):
@@ -103,9 +102,9 @@ ARRAY = "np.asarray()"
 
 
 def _notice_read(x: Tensor, reader: str) -> None:
-    """Note on the tapes that track ``x`` that ``reader`` reads its values.
+    """Record, on the tapes that track ``x``, that ``reader`` reads its values.
 
-    Functions of ``custom_grad`` may read: they define their own gradient.
+    ``custom_grad`` functions may read values, because they define their own gradient.
     """
     in_force = tapes()
     tracking = tapes_tracking(in_force, (x,))[0]

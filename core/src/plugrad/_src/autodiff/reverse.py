@@ -78,12 +78,12 @@ def grad(
     has_aux: bool = False,
     **unknown: Unpack[Nothing],
 ) -> GradientFunction[P, Any]:
-    """Return ``g(x, *rest, dy=None)``: the gradient of ``f`` in its first argument.
+    """Return ``g(x, *rest, dy=None)``, the gradient of ``f`` with respect to ``x``.
 
     ``x`` may be a tree of tensors: nested dicts, lists, tuples, dataclasses and objects
     of registered classes (``plugrad.tree``). The gradient has the same structure, with
-    None for integers. Use the argument inside ``f``: a tensor from outside of ``f`` is
-    a constant.
+    None for integers. Use the argument inside ``f``: a tensor from outside ``f`` is a
+    constant.
 
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
@@ -98,8 +98,8 @@ def grad(
         ``has_aux`` it returns ``(gradient, aux)``.
 
     Raises:
-        TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
-            one.
+        TypeError: ``x`` contains no floating tensor, or ``f`` does not return a
+            floating tensor.
         ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
             does not fit.
         GradientNotFound: A kernel that ``f`` runs has no gradient.
@@ -125,7 +125,7 @@ def grad(
 def grads(
     f: Callable[P, Any], **unknown: Unpack[Nothing]
 ) -> GradientFunction[P, tuple[Any, ...]]:
-    """Return ``g(*xs, dy=None)``: the gradients of ``f`` in all arguments.
+    """Return ``g(*xs, dy=None)``, the gradients of ``f`` with respect to all ``xs``.
 
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
@@ -136,7 +136,7 @@ def grads(
         one for each argument.
 
     Raises:
-        TypeError: No argument holds a floating tensor, or ``f`` does not return one.
+        TypeError: No argument contains a floating tensor, or ``f`` does not return one.
         ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
             does not fit.
         GradientNotFound: A kernel that ``f`` runs has no gradient.
@@ -160,7 +160,7 @@ def value_and_grad(
     has_aux: bool = False,
     **unknown: Unpack[Nothing],
 ) -> GradientFunction[P, tuple[R, Any]]:
-    """Return ``g(x, *rest, dy=None)``: the value of ``f`` and its gradient in ``x``.
+    """Return ``g(x, *rest, dy=None)``, the value of ``f`` and its gradient.
 
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
@@ -171,12 +171,12 @@ def value_and_grad(
             differentiated.
 
     Returns:
-        A function that takes the arguments of ``f`` and returns the value and the
-        gradient of ``grad``.
+        A function that takes the arguments of ``f`` and returns the value, and the
+        gradient that ``grad`` would return.
 
     Raises:
-        TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
-            one.
+        TypeError: ``x`` contains no floating tensor, or ``f`` does not return a
+            floating tensor.
         ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
             does not fit.
         GradientNotFound: A kernel that ``f`` runs has no gradient.
@@ -206,7 +206,7 @@ def value_and_grad(
 
 
 def _select_argnums(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
-    """Return ``value_and_grad`` for the chosen arguments, with ``aux`` if asked for."""
+    """Return ``value_and_grad`` for some arguments, with ``aux`` if ``has_aux``."""
     numbers = integers("grad", "argnums", argnums)
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
@@ -244,18 +244,18 @@ def _select_argnums(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> A
 def value_and_grads(
     f: Callable[P, R], **unknown: Unpack[Nothing]
 ) -> GradientFunction[P, tuple[R, tuple[Any, ...]]]:
-    """Return ``g(*xs, dy=None)``: the value of ``f`` and its gradients in all ``xs``.
+    """Return ``g(*xs, dy=None)``, the value of ``f`` and its gradients.
 
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
             ``dy`` is passed to ``g``.
 
     Returns:
-        A function that takes the arguments of ``f`` and returns the value and the
-        gradients of ``grads``.
+        A function that takes the arguments of ``f`` and returns the value, and the
+        gradients that ``grads`` would return.
 
     Raises:
-        TypeError: No argument holds a floating tensor, or ``f`` does not return one.
+        TypeError: No argument contains a floating tensor, or ``f`` does not return one.
         ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
             does not fit.
         GradientNotFound: A kernel that ``f`` runs has no gradient.
@@ -280,7 +280,7 @@ def value_and_grads(
 def variable_grads(
     f: Callable[[], Tensor], variables: Iterable[Variable] | None = None
 ) -> tuple[Tensor, dict[Variable, Tensor]]:
-    """Return ``f()`` and its gradients in the variables that it reads.
+    """Return ``f()`` and its gradients with respect to the variables that it reads.
 
     Args:
         f: A function without arguments that returns one floating scalar.
@@ -393,8 +393,8 @@ def jvp(
 
     Raises:
         TypeError: ``xs`` or ``vs`` is not a list or tuple, or the gradient of a kernel
-            that ``f`` runs is not linear in ``dy`` (guided ReLU).
-        ValueError: ``vs`` do not fit ``xs``.
+            that ``f`` runs is not linear in ``dy`` (such as guided ReLU).
+        ValueError: ``vs`` does not match ``xs``.
         GradientNotFound: A kernel that ``f`` runs has no gradient.
 
     Example:

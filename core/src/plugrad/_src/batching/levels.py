@@ -1,9 +1,9 @@
 """The backend on which ``vmap`` runs a function: its arrays are batches of examples.
 
-Inside ``vmap`` the active backend is a ``BatchingBackend``. Its native arrays are
-``Batched``: a tensor of another backend, with the examples on a leading axis that the
-function does not see. Its kernel functions call batching rules. A rule runs kernels on
-whole batches, outside of the ``vmap``: there outer tapes record them, and an outer
+Inside ``vmap`` the active backend is a ``BatchingBackend``. Each of its native arrays
+is a ``Batched``: a tensor of another backend, with the examples on a leading axis that
+the function does not see. Its kernel functions call batching rules. A rule runs kernels
+on whole batches, outside of the ``vmap``, where outer tapes record them and an outer
 ``vmap`` batches them again.
 
 Map: ``Batched``; ``BatchingBackend``; ``Level``, one ``vmap`` that is running.
@@ -31,7 +31,7 @@ from .custom import as_one_node
 
 
 class Batched:
-    """A tensor with the examples on axis 0; without a level, one for all examples."""
+    """A tensor with the examples on axis 0; without a level, the same for all."""
 
     __slots__ = ("dtype", "level", "shape", "tensor")
 
@@ -126,7 +126,7 @@ class BatchingBackend(OpenBackend):
 
 
 def batching(base: OpenBackend) -> BatchingBackend:
-    """Return the only batching backend over ``base``, with all declared kernels."""
+    """Return the one batching backend over ``base``, with all declared kernels."""
     found: Any = base.batches
     if found is None:
         found = base.batches = BatchingBackend(base)
@@ -155,7 +155,7 @@ class Level:
         self.first: Level = first or self  # all copies of ``first`` are one vmap
 
     def copy(self) -> Level:
-        """Return the same ``vmap`` in the present context."""
+        """Return the same ``vmap`` in the current context."""
         return Level(self.size, self.first)
 
     def lifted(self, backend: OpenBackend) -> OpenBackend:
@@ -178,7 +178,7 @@ class Level:
 
     @property
     def taped(self) -> bool:
-        """Whether an outer tape records."""
+        """Whether an outer tape is recording."""
         return bool(all_tapes(self.context))
 
     def outside(self, base: OpenBackend | None = None) -> switched:
@@ -189,7 +189,7 @@ class Level:
         outer = self.context
         now = current()
         overrides, precision, scope = now.overrides, now.precision, now.scope
-        if overrides is not None and now.tapes:  # no tape outside is the innermost one
+        if overrides is not None and now.tapes:  # so no outer tape is the innermost one
             overrides = overrides.for_others()
         base = base or outer.backend
         if (
@@ -234,7 +234,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
                 batched.append(x.level is not None)
                 if x.level is not None and x.level is not level.first:
                     raise vmap_ended()
-            elif x is None:  # else x is the Arrays of a kernel without inputs
+            elif x is None:  # else x is the Arrays: there are no inputs
                 inputs.append(None)
                 batched.append(False)
         inner = level.first if True in batched else None

@@ -189,7 +189,7 @@ def _matmul(kernel: Kernel) -> Rule:
 
 
 def _if_first_alone(kernel: Kernel) -> Rule:
-    """Return ``leading`` if only the first input has examples; else decompose."""
+    """Return a rule that runs the kernel if only ``x`` has examples; else decompose."""
 
     def rule(batched: Flags, x: Tensor, *others: Tensor, **attrs: Any) -> Any:
         plain = not any(batched[1:]) and all(y.shape == () for y in others)
@@ -251,7 +251,7 @@ def batching(kernel: Kernel, rule: Kind | None = None) -> Callable[[F], F] | Non
     - ``"elementwise"``: the inputs broadcast, and elements are computed independently;
     - ``"leading"``: the inputs may have any number of leading axes. Attributes of the
       kinds ``axis``, ``axes``, ``new_axis``, ``permutation`` and ``pairs`` are adapted;
-    - ``"each"``: the kernel runs for one example after the other.
+    - ``"each"``: the kernel runs for one example at a time.
 
     A function of your own gets ``batched``, a tuple that says for each input whether it
     has the examples on axis 0; then the inputs by position, and the attributes by name.

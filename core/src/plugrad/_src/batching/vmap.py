@@ -48,10 +48,10 @@ def vmap(
         f: A function of tensors, or of nested structures of them. It cannot read values
             that differ between examples (``item``, ``numpy``, ``if``), nor run ops
             whose result has a shape that depends on values, such as ``nonzero``.
-        in_axes: The axis of each argument that counts the examples: an int for all
+        in_axes: The axis of each argument that indexes the examples: an int for all
             arguments, or a tuple with an int, None or a structure for each. None passes
-            an argument as it is. Keyword arguments are mapped along axis 0.
-        out_axes: The axis of the results that counts the examples: an int, or a
+            an argument unchanged. Keyword arguments are mapped along axis 0.
+        out_axes: The axis of the results that indexes the examples: an int, or a
             structure like the results. None is for results that are the same for all
             examples.
 

@@ -368,7 +368,7 @@ class RunningCode:
             return None
         self._finalizer = frame
         frame.f_trace_lines = False
-        return self._hook  # which is called when the frame returns
+        return self._hook  # Python calls it when the frame returns
 
     def _answer(self, frame: FrameType) -> int:
         """Note the code of a call; return what to do with later calls."""

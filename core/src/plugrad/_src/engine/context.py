@@ -3,7 +3,7 @@
 A Python context variable contains them. An asyncio task sees its own scopes and those
 in which it was created. So does a thread if threads inherit the context
 (``sys.flags.thread_inherit_context``); otherwise a thread starts without scopes. To run
-a function in another thread inside the present scopes, run it in a copy of the context:
+a function in another thread inside the current scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
 Map: ``Run`` (what observers can read); ``Context``, and the variable that contains it;
@@ -53,8 +53,8 @@ class Run:
             ``jit`` runs kernels as one function.
         where: The backend that did the work.
         start: The start, in seconds of ``perf_counter``.
-        seconds: The duration, including the runs inside.
-        inner: The seconds of the runs inside, including their observers.
+        seconds: The duration, including nested runs.
+        inner: The duration of the nested runs and their observers, in seconds.
         moves: The values that had to be moved between backends for this run.
 
     """
@@ -102,10 +102,10 @@ class Context:
             ``running()`` returns more details. An observer may have these methods.
             ``made`` is called with each tensor that no run has made, ``keep`` with each
             tensor that outlives the block, ``failed`` with the error of a run, and
-            ``read`` with a description if values are read that are being
-            differentiated. ``gradient`` returns a block in which one gradient is
-            computed. ``outside`` returns an observer for a block of ``outside()``,
-            which hides all others.
+            ``read`` with a description if values that are being differentiated are
+            read. ``gradient`` returns a context manager in which one gradient is
+            computed. ``outside`` returns an observer for an ``outside()`` block, which
+            hides all other observers.
         overrides: The gradients that override all others.
         precision: The precision of float32 products; None leaves it to ``PROCESS``.
         quiet: Whether there is neither a tape nor an observer; for the fast paths.
@@ -254,7 +254,7 @@ class Scope:
         if self.inside is not None:
             raise RuntimeError(
                 "this scope of plugrad (use_backend, override_gradient, ...) has been "
-                "entered already; make another one for a block inside"
+                "entered already; create a new one for a nested block"
             )
         self.inside = Context(current(), self.changes)
         self.token = _current.set(self.inside)
@@ -355,7 +355,7 @@ def all_tapes(context: Context) -> tuple[Tape, ...]:
 
 
 def made_outside(x: Tensor) -> bool:
-    """Return whether a ``vmap`` is running, and ``x`` was made outside of it."""
+    """Return whether a ``vmap`` is running and ``x`` was made outside of it."""
     level = current().level
     return level is not None and cast("Any", x._home).depth < level.depth
 
@@ -382,7 +382,7 @@ def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> A
 
 
 class switched:
-    """Inside the block, switch to ``context``, which surrounds the present context."""
+    """Inside the block, switch to ``context``, which surrounds the current context."""
 
     __slots__ = ("before", "context")
 
@@ -454,7 +454,7 @@ def notify_outer(what: str, *values: object) -> Any:
     """Call the method ``what`` of the observers that are in force outside any ``vmap``.
 
     Returns:
-        The answer of the last observer that has the method; None if none has it.
+        The result from the last observer that has the method; None if none has it.
 
     """
     context = current()

@@ -90,7 +90,7 @@ def get_backend() -> str:
 
 
 def backends() -> list[str]:
-    """Return the names of the usable backends, the one of highest priority first.
+    """Return the names of the usable backends, highest priority first.
 
     Example:
         >>> "cpu" in pg.backends()
@@ -107,7 +107,7 @@ def register_backend(backend: Backend) -> None:
         backend: The descriptor.
 
     Raises:
-        ValueError: There is a backend of that name, or the name is not allowed.
+        ValueError: A backend of that name exists already, or the name is not allowed.
         TypeError: ``backend`` is not a ``plugrad.plugin.Backend``.
 
     Example:

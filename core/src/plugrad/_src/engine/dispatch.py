@@ -173,7 +173,7 @@ def _checked_once(
     except KeyError:
         pass  # such a run has not been checked yet
     except (TypeError, AttributeError):
-        key = None  # an attribute is a list, or the run is refused below
+        key = None  # an attribute is a list, or the code below raises an error
     for name, value in kernel.bind(inputs).items():
         for x in value if name == kernel.variadic else (value,):
             if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
@@ -274,8 +274,8 @@ def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
     wanted = "an array" if kernel.single else f"arrays for {', '.join(kernel.outputs)}"
     where = f"on {backend.name!r}, from {origin(layer.function, str(layer.owner))}"
     return TypeError(
-        f"{kernel.name}: the implementation {where}, returned {repr(result)[:80]}, and "
-        f"not {wanted}; does it lack a return?"
+        f"{kernel.name}: the implementation {where}, returned {repr(result)[:80]}, not "
+        f"{wanted}; does it lack a return?"
     )
 
 
@@ -384,7 +384,7 @@ def native(x: Any, backend: OpenBackend) -> Native:
     """Return the values of ``x`` on ``backend``: its own, or a cached copy of them."""
     if x is None:  # an optional input
         return None
-    data, home = x._data, x._home  # in this order, as ``dispose`` sets the home first
+    data, home = x._data, x._home  # in this order: ``dispose`` sets the home first
     if home is backend:
         return data
     if home is NOWHERE:
@@ -407,7 +407,7 @@ def native(x: Any, backend: OpenBackend) -> Native:
 
 
 def to(x: Tensor, backend: str, /) -> Tensor:
-    """Return ``x`` moved to ``backend``; tapes take the result for the same tensor."""
+    """Return ``x`` moved to ``backend``; tapes treat the result as the same tensor."""
     target = lifted(registry.open(backend, "to"))
     if x._alive() is target:
         return x
@@ -433,7 +433,7 @@ _TO = Kernel("plugrad.To(x; backend)", out=same)
 
 def tracked_alias(x: Tensor) -> Tensor:
     """Return ``x`` with a new identity; the tapes record that it equals ``x``."""
-    if made_outside(x):  # the tapes around the vmap track the tensor inside of ``x``
+    if made_outside(x):  # the tapes around the vmap track the tensor inside ``x``
         x = current().level.wrap(x, False)
     y = alias(x)
     if x._tape_id is not None:

@@ -65,7 +65,7 @@ class Whole(NamedTuple):
         kernel: A kernel for the whole, which no registry contains. Its inputs are the
             operands; its attributes are ``parts``, and those attributes of the parts
             whose name occurs only once.
-        forms: The ways in which it may be composed, the longest first.
+        forms: The ways in which it may be composed, longest first.
         fits: A function that returns whether it accepts the operands found; None
             accepts all operands.
 
@@ -77,10 +77,10 @@ class Whole(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A recorded run, as patterns need it.
+    """The data of a recorded run that patterns are matched against.
 
-    A call of ``custom_grad`` runs no kernel; for such a call, ``again`` is the function
-    that computes its result.
+    A call of a ``custom_grad`` function runs no kernel; for such a call, ``again`` is
+    the function that computes its result.
     """
 
     kernel: Kernel
@@ -108,7 +108,7 @@ def note(tape: Tape, run: Made) -> None:
 
 
 def kept_by_all(tapes: tuple[Tape, ...]) -> Find:
-    """Return a function that finds a run which all of these tapes keep."""
+    """Return a function that finds a run that all of these tapes keep."""
     first, *others = [getattr(tape, "made", {}) for tape in tapes]
     if not others:
         return first.get

@@ -1,4 +1,4 @@
-"""Overrides of ``jvp``: functions of the tangent, next to those of the cotangent.
+"""Overrides of ``jvp``: functions of the tangent, added to those of the cotangent.
 
 ``jvp`` is computed by two vjps: the pullback of a pullback. So a function of the
 tangent is used through its transpose, which takes a cotangent, like a gradient
@@ -36,7 +36,7 @@ def with_tangents(
         who: The function that the user called, for errors.
         kernel: The kernel.
         rules: The rules of the cotangents; an input without one keeps its gradient.
-        functions: The functions of the tangents by input.
+        functions: The functions of the tangents, by input.
 
     Raises:
         ValueError: The kernel has several outputs, an input is unknown or variadic, a

@@ -73,7 +73,7 @@ def vjp_rules_in_force(
 def rules_of_parts(kernel: Kernel) -> VJPs:
     """Return rules that differentiate the decomposition of a kernel."""
     decomposition = kernel.decomposition
-    assert decomposition is not None  # a fused kernel has one
+    assert decomposition is not None  # every fused kernel has one
     count = len(kernel.inputs)
 
     def rule_of(position: int) -> VJP:
@@ -125,7 +125,7 @@ def plan_of(
 ) -> TapePlan | None:
     """Return how these tapes record a run; None if its decomposition is recorded.
 
-    ``mask`` has a bit for each of the ``count`` inputs: whether it is tracked.
+    ``mask`` has a bit for each of the ``count`` inputs, set if the input is tracked.
     """
     key: tuple[Any, ...] = (kernel, backend, mask, 1 << count)
     site = None
@@ -178,9 +178,9 @@ def note_run(
 ) -> None:
     """Note a recorded run; if it is the last part of a pattern, record the whole.
 
-    Tapes have noted the other parts. All tapes that have recorded the run must have
-    recorded the parts, because otherwise a gradient with respect to a part would be
-    lost.
+    The tapes have already noted the other parts. All tapes that have recorded the run
+    must have recorded the parts, because otherwise a gradient with respect to a part
+    would be lost.
     """
     if run.outputs[0]._tape_id is None:
         return  # integers, which no tape records

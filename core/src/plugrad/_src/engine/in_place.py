@@ -1,10 +1,10 @@
-"""Kernels that write into the memory of their first input, if nothing else holds it.
+"""Kernels that write into the memory of their first input, if nothing else uses it.
 
 A backend attaches such a function to a kernel function with ``plugin.in_place``. The
 engine calls it where the first input is not needed afterwards: for ``x[key] = value``,
-and for values that a replay of ``jit`` does not read again. It must also know that
-nothing else can see the memory. CPython counts the references to an object, so the
-engine compares this count with that of an array that is held in one place.
+and for values that a ``jit`` replay does not read again. It must also know that nothing
+else can see the memory. CPython counts the references to an object, so the engine
+compares this count with that of an array to which there is only one reference.
 
 Map: ``is_alone``; ``run_in_place``; ``writing``, for replays.
 """
@@ -23,12 +23,12 @@ from .context import PROCESS, current
 from .dispatch import native as native_on
 from .dispatch import run
 
-# Without reference counts, every array may be held elsewhere.
+# Without reference counts, any array may be referenced elsewhere.
 references: Callable[[object], int] = getattr(sys, "getrefcount", lambda x: sys.maxsize)
 
 
 class _View:
-    """A stand-in for an array that holds another one, as views do."""
+    """A stand-in for an array that refers to another one, as views do."""
 
     __slots__ = ("__weakref__", "base")
 
@@ -37,7 +37,7 @@ class _View:
 
 
 def _counts(held: list[Any]) -> tuple[int, int]:
-    """Return the references to the array in a list, and to its base.
+    """Return the number of references to the array in a list, and to its base.
 
     Some of them come from this function; how many depends on the version of Python.
     """
@@ -69,7 +69,7 @@ def is_alone(held: list[Native], others: int = 0) -> bool:
 def run_in_place(kernel: Kernel, x: Tensor, *inputs: Tensor) -> Tensor:
     """Run a kernel on the backend of ``x``; it may write into the memory of ``x``.
 
-    Assign the result to ``x``: its old value is gone if the memory is the same.
+    The caller must assign the result to ``x``, whose old value may be overwritten.
     """
     context = current()
     backend: Any = x._home

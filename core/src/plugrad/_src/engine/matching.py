@@ -36,14 +36,14 @@ def matches(form: Form, last: Made, find: Find) -> Iterator[Match]:
 def _search(
     form: Form, find: Find, found: Match, waiting: list[int]
 ) -> Iterator[Match]:
-    """Yield the ways in which the inputs of the waiting parts fit.
+    """Yield all matches of the inputs of the waiting parts.
 
     Args:
         form: The form.
         find: Returns the run that computed a value.
-        found: What has been found; it is changed.
-        waiting: The parts whose runs were found, but whose inputs were not compared.
-            The last one is next.
+        found: The operands, runs and constants found so far; it is modified.
+        waiting: The parts whose runs were found, but whose inputs have not yet been
+            compared. The last one is next.
 
     """
     while waiting:
@@ -76,7 +76,7 @@ def _fit(
     """Note the operands, constants and runs from which the inputs of a part come.
 
     Returns:
-        The parts whose runs are new, the first of them last; None if the inputs do not
+        The parts whose runs are new, in reverse order; None if the inputs do not
         come from these sources.
 
     """

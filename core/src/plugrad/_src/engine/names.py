@@ -10,7 +10,7 @@ from .context import Context, F, Scope, copied, current, decorated, set_current
 from .sites import joined
 
 R = TypeVar("R")
-IN_SCOPE = "in scope"  # the beginning of the note of an error
+IN_SCOPE = "in scope"  # the first words of the note on an error
 
 
 class NameScope(Scope):
@@ -26,14 +26,14 @@ class NameScope(Scope):
         self.inside = None
 
     def __jit_state__(self) -> tuple[Any, ...]:
-        """Return nothing: a scope with a name contains no object of the user."""
+        """Return an empty tuple: a named scope contains no object of the user."""
         return ()
 
     def __enter__(self) -> None:
         if self.inside is not None:
             raise RuntimeError(
-                f"name_scope: the scope {self.name!r} has been entered already; make "
-                "another one for a block inside"
+                f"name_scope: the scope {self.name!r} has been entered already; create "
+                "a new one for a nested block"
             )
         under = current()
         self.inside = inside = copied(under, {"name": self.name})

@@ -71,7 +71,7 @@ class _Outside(UserScope):
     def __exit__(self, *error: object) -> None:
         is_innermost = current() is self.inside
         super().__exit__(*error)
-        if is_innermost:  # else another context or an inner scope sets its own run
+        if is_innermost:  # otherwise, another context or an inner scope sets the run
             set_running(self.run)
 
     def copy(self) -> Scope:

@@ -51,7 +51,7 @@ def register_gradient(
 ) -> None:
     """Register gradient functions of ``kernel``, for the whole process.
 
-    They override the ones of backends and the core, until you unregister them.
+    They override those of backends and the core until you unregister them.
 
     Args:
         kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
@@ -61,8 +61,8 @@ def register_gradient(
         linear: Whether the functions are linear in the cotangent; if not, there is no
             ``jvp`` through them.
         functions: A function for each input. It takes the cotangents, then any inputs,
-            outputs, attributes and ``<name>_spec`` by name. None declares an input
-            without derivative. A parameter ``original`` gets the gradient that is
+            outputs, attributes and ``<name>_spec`` by name. None declares that the
+            input has no derivative. A parameter ``original`` gets the gradient that is
             replaced, as a function of the cotangents:
             ``x=lambda dy, original: 2 * original(dy)``. A parameter ``<name>_tracked``
             tells whether the input of this name is differentiated as well, and ``site``
@@ -155,7 +155,7 @@ def get_gradient(kernel: KernelName) -> VJPs:
 
 
 def name_scope(name: str) -> names.NameScope:
-    """Give the part of a model that runs inside the ``with`` block a name.
+    """Name the part of a model that runs inside the ``with`` block.
 
     It is also a decorator. Scopes nest: their names are joined by ``/``. ``explain``,
     ``profile`` and ``jit(f).explain`` show the scope of each kernel, errors name it,

@@ -63,8 +63,8 @@ class Pattern:
             them. Without it, the pattern applies to all operands in the right places.
 
     Attributes:
-        name: The name in tables: the one that was given, after ``pattern.`` if it has
-            no dot. While another pattern has this name, a number is added.
+        name: The name in tables: the given name, prefixed with ``pattern.`` if it has
+            no dot. While another pattern has this name, a number is appended.
         inputs: The names of the operands.
         attributes: Further names that gradient functions may have as parameters: those
             attributes of the kernels whose name occurs only once, such as ``geometry``.
@@ -72,10 +72,10 @@ class Pattern:
     Raises:
         TypeError: ``function`` or ``fits`` is not a function, or an example is not a
             sequence of shapes.
-        ValueError: There is no name, no example, or an example has another number of
-            shapes than ``function`` has operands; or ``function`` runs fewer than two
-            kernels that can be differentiated, does not use all operands, or reads
-            other tensors with more than one element.
+        ValueError: There is no name or no example, or the number of shapes in an
+            example is not the number of operands of ``function``; or ``function`` runs
+            fewer than two kernels that can be differentiated, does not use all
+            operands, or reads other tensors with more than one element.
 
     Example:
         >>> from plugrad import plugin
@@ -299,7 +299,7 @@ class _Tracer:
         run = self.made.get(tape_id)
         if run is None:
             raise ValueError(
-                f"Pattern: {self.name} calls a function of custom_grad that returns "
+                f"Pattern: {self.name} calls a custom_grad function that returns "
                 "several tensors, which is recorded as one run without kernels"
             )
         output = [y._tape_id for y in run.outputs].index(tape_id)

@@ -14,7 +14,7 @@ import numpy as np
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 MISSING: Any = object()
-# The errors of a read whose value no longer exists.
+# The errors raised by reading a value that no longer exists.
 GONE = AttributeError, ValueError, LookupError, ReferenceError, RuntimeError, TypeError
 
 LITERAL_KEYS = str, int  # types of dict keys that generated code writes as literals
@@ -39,7 +39,7 @@ def is_value(x: Any) -> bool:
 def exact(x: Any) -> Any:
     """Return a key that distinguishes 0.0 from -0.0 and 1 from True.
 
-    The key of a float has its ``repr``, so NaN equals NaN.
+    The key of a float contains its ``repr``, so NaN equals NaN.
     """
     kind = type(x)
     if kind in (tuple, list):
@@ -61,7 +61,7 @@ def same_value(x: Any, y: Any) -> bool:
         return False
     try:
         return is_value(x) and is_value(y) and bool(exact(x) == exact(y))
-    except RecursionError:  # a container that holds itself
+    except RecursionError:  # a container that contains itself
         return False
 
 
@@ -90,7 +90,7 @@ class Place:
         self.values: list[Any] = []
 
     def read(self) -> list[Any]:
-        """Return the present values."""
+        """Return the current values."""
         return []
 
     def expression(self, holder: str) -> str:

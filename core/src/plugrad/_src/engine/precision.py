@@ -27,8 +27,8 @@ def precision(name: Precision) -> context.UserScope:
     faster computes as under ``"float32"``.
 
     A gradient is computed at the precision in force where it runs, which may differ
-    from that of the function. ``jit`` records a function anew for each precision. It
-    is also a decorator.
+    from that of the function. ``jit`` records a function anew for each precision.
+    ``precision`` is also a decorator.
 
     Args:
         name: ``"float32"`` or ``"tf32"``.
@@ -37,7 +37,7 @@ def precision(name: Precision) -> context.UserScope:
         A context manager.
 
     Raises:
-        ValueError: ``name`` is another value.
+        ValueError: ``name`` is neither ``"float32"`` nor ``"tf32"``.
 
     Example:
         >>> with pg.precision("tf32"):
@@ -61,7 +61,7 @@ def set_precision(name: Precision) -> None:
         name: ``"float32"`` or ``"tf32"``; see ``precision``.
 
     Raises:
-        ValueError: ``name`` is another value.
+        ValueError: ``name`` is neither ``"float32"`` nor ``"tf32"``.
 
     Example:
         >>> pg.set_precision("tf32")
@@ -78,7 +78,7 @@ def set_precision(name: Precision) -> None:
 def get_precision() -> Precision:
     """Return the precision of float32 products in force: ``"float32"`` or ``"tf32"``.
 
-    The kernel functions of a backend that is faster under ``"tf32"`` call it.
+    Backends that are faster under ``"tf32"`` call it in their kernel functions.
 
     Example:
         >>> pg.get_precision()

@@ -303,7 +303,7 @@ class References:
         )
         for free, cell in cells:
             place = Attributes("", cell, ["cell_contents"], f"{free!r} of {name}")
-            if trusted:  # its content does not change, but may belong to the user
+            if trusted:  # the cell does not change, but its value may be the user's
                 self._waiting += [(place.describe(0), x) for x in place.read()]
             elif id(cell) not in self._seen:
                 self._seen[id(cell)] = cell
@@ -334,7 +334,7 @@ class References:
         namespace = vars(module)
         wanted = self._names.attributes
         names = [n for n in namespace if n in wanted]
-        if self._names.any_attribute:  # values and tensors, not all that it imports
+        if self._names.any_attribute:  # values and tensors, not every imported object
             others = [n for n in namespace if n not in wanted and n not in BOOKKEEPING]
             names += [
                 n for n in others if is_value(namespace[n]) or _is_tensor(namespace[n])
@@ -361,7 +361,7 @@ class References:
     def _object(self, label: str, value: Any) -> None:
         """Compare the items of a container, and the attributes of an object."""
         cls = type(value)
-        if cls in CONTAINERS:  # which have no attributes of their own
+        if cls in CONTAINERS:  # these types have no instance attributes
             self._container(label, value)
             return
         is_fixed = bool(cls.__flags__ & IMMUTABLE_TYPE)

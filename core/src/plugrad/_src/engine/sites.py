@@ -78,8 +78,8 @@ class Where:
         reads_number: Whether the answer may depend on the number of the run.
 
     Raises:
-        TypeError: ``where`` has another type.
-        ValueError: It is an empty pattern, no pattern, or a negative number.
+        TypeError: ``where`` has any other type.
+        ValueError: A pattern is empty, there is no pattern, or the number is negative.
 
     """
 

@@ -42,7 +42,7 @@ class VJPStep(NamedTuple):
     """A step of the backward pass: it computes the cotangent of one input."""
 
     where: Where
-    function: Callable[..., Any]  # that of ``vjp``; without a ``vjp``, it raises
+    function: Callable[..., Any]  # the function of ``vjp``; raises if ``vjp`` is None
     saved: tuple[int, ...]  # the indices of the saved values that the function takes
     name: str
     vjp: VJP | None
@@ -247,7 +247,7 @@ def kept_tapes() -> list[Tape]:
 
 
 class Guard(Tape):
-    """The innermost tape while a function of ``custom_grad`` runs.
+    """The innermost tape while a ``custom_grad`` function runs.
 
     That function is not differentiated, so every tracked tensor that it reads must be
     an argument; otherwise its gradient would be lost.
@@ -272,7 +272,7 @@ class Guard(Tape):
         raise TypeError(
             f"custom_grad: {self.name} reads a tensor that is being differentiated "
             f"and is not an argument ({what}), so its gradient would be lost; pass "
-            "it as an argument, or use stop_gradient of it"
+            "it as an argument, or apply stop_gradient to it"
         )
 
 
@@ -365,7 +365,7 @@ def alias(x: Tensor, tape_id: TapeId | None = None) -> Tensor:
 
 
 def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
-    """Return an input or output with its present identity, or only its spec.
+    """Return an input or output with its current identity, or only its spec.
 
     A tape_id serves as a spec, because it has the shape and the dtype.
     """
