@@ -155,8 +155,9 @@ WRONG = {
             more_opsets=[CUSTOM_OPSET],
         ),
         [
-            "3298534883327 nodes or more, functions written out, and the budget has "
-            "100000; if you trust the file, raise it: budget=plugrad.Budget(nodes=...)"
+            "3298534883327 nodes or more, with functions expanded, but the budget "
+            "allows 100000; if you trust the file, raise it: "
+            "budget=plugrad.Budget(nodes=...)"
         ],
     ),
     "functions without nodes, 2^40 times": (
@@ -165,7 +166,7 @@ WRONG = {
             functions=[*CALL_NEXT_TWICE, function("f40")],
             more_opsets=[CUSTOM_OPSET],
         ),
-        ["2199023255551 nodes or more, functions written out, and the budget has"],
+        ["2199023255551 nodes or more, with functions expanded, but the budget allows"],
     ),
     "2^18 nodes of 19 functions": (
         graph(
@@ -173,7 +174,7 @@ WRONG = {
             functions=[*CALL_NEXT_TWICE[21:], function("f40", node("Relu", "a", "b"))],
             more_opsets=[CUSTOM_OPSET],
         ),
-        ["1572863 nodes or more, functions written out, and the budget has 100000"],
+        ["1572863 nodes or more, with functions expanded, but the budget allows"],
     ),
     "3,000 functions that call each other": (
         graph(
@@ -181,7 +182,7 @@ WRONG = {
             functions=[*CALL_NEXT, function("f3000", node("Relu", "a", "b"))],
             more_opsets=[CUSTOM_OPSET],
         ),
-        ["3001 levels of functions, branches or models in each other, and the budget"],
+        ["3001 nested levels of functions, branches or models, but the budget"],
     ),
     "a function of ONNX that a function of the file calls": (
         graph(

@@ -122,7 +122,7 @@ PARTS = {  # kernels and options of a backend: the remarks of doctor
         "works in part: no Cast",
         "upload and download, Add, Sum, BatchMatMul, a gradient: as NumPy",
     ],
-    ("KERNELS", "dtypes=['int32'],"): ["it has no float32, so that no op was tried"],
+    ("KERNELS", "dtypes=['int32'],"): ["it has no float32, so no op was tried"],
     ("{**KERNELS, 'Sum': lambda x, axis, keepdims: NotImplemented}", ""): [
         "upload and download, Add, BatchMatMul: as NumPy; cannot run: Sum, a gradient"
     ],
@@ -229,7 +229,7 @@ def test_a_deprecation_is_noted(site, doctor):
     site("plugrad-it", warns + BACKEND.format(test="return []"))
     _, _, rows = doctor()
     notes = rows["it"]["notes"]
-    assert "uses a deprecated feature: it is deprecated since plugrad 0.2" in notes[0]
+    assert "a deprecated feature: it has been deprecated since plugrad 0.2" in notes[0]
     assert "imports plugrad._src.registry.deprecation.warn_deprecated" in notes[1]
 
 
@@ -278,18 +278,19 @@ ACCELERATORS = {  # why they are missing, the language in use, the interpreter: 
     ("", "C", "cpython"): ["C accelerators: in use"],
     ("", "Python", "cpython"): [
         "C accelerators: not in use, PLUGRAD_COMPILED=0 is in the environment; "
-        "everything works, only slower",
+        "everything works, but more slowly",
         "          to do: unset PLUGRAD_COMPILED",
     ],
     ("undefined symbol: x", "Python", "cpython"): [
         "C accelerators: not in use, undefined symbol: x; "
-        "everything works, only slower",
+        "everything works, but more slowly",
         "          to do: install a plugrad wheel, or install a C compiler and "
         "Python's headers and reinstall plugrad with `--force-reinstall "
         "--no-cache-dir`",
     ],
     ("they were not compiled", "Python", "pypy"): [
-        "C accelerators: not in use, they need CPython; everything works, only slower",
+        "C accelerators: not in use, they need CPython; "
+        "everything works, but more slowly",
     ],
 }
 

@@ -143,7 +143,7 @@ GROUPS = {"future": "plugrad.v2", "past": "plugrad.v0"}
 DEADLY = {
     "aborting": ("import os; os.abort()", "ended the process with SIGABRT"),
     "leaving": ("import os; os._exit(0)", "ended the process with exit status 0"),
-    "hanging": ("import time; time.sleep(60)", "did not come back within 12 s"),
+    "hanging": ("import time; time.sleep(60)", "did not finish within 12 s"),
 }
 
 

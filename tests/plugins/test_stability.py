@@ -134,8 +134,8 @@ def test_a_deprecation_points_at_the_callers_line():
         warn_deprecated("Runtime(old=)", since="0.2", until="0.4", use="new=")
     (warning,) = caught
     assert str(warning.message) == (
-        "Runtime(old=) is deprecated since plugrad 0.2 and will be removed in 0.4; "
-        "use new="
+        "Runtime(old=) has been deprecated since plugrad 0.2 and will be removed in "
+        "0.4; use new="
     )
     assert Path(warning.filename) == Path(__file__)
     line = Path(__file__).read_text().splitlines()[warning.lineno - 1]

@@ -140,7 +140,7 @@ WRONG = {
     "too deep": (
         nested(110),
         WEIGHTS,
-        ["101 levels of functions, branches or models in each other, and"],
+        ["101 nested levels of functions, branches or models, but"],
     ),
     "an InputLayer that is not the first": (
         sequential(dense(), layer("InputLayer", "second", batch_input_shape=[None, 2])),
@@ -277,7 +277,7 @@ def test_exponentially_nested_models_are_refused(tmp_path):
         row = {**model, "name": f"m{i}", "inbound_nodes": calls}
         model = functional(row, outputs=[(f"m{i}", 2, 0)])
     with pytest.raises(
-        ModelError, match=r"nodes or more, .* and the budget has 100000;"
+        ModelError, match=r"nodes or more, .* but the budget allows 100000;"
     ):
         load(write(tmp_path, model, {}))
 
@@ -289,7 +289,7 @@ def test_exponentially_nested_models_without_layers_are_refused(tmp_path):
         calls = [[["x", 0, 0, {}]], [[f"m{i}", 1, 0, {}]]]
         row = {**model, "name": f"m{i}", "inbound_nodes": calls}
         model = functional(row, outputs=[(f"m{i}", 2, 0)])
-    with pytest.raises(ModelError, match=r"nodes or more, .* the budget has 100000;"):
+    with pytest.raises(ModelError, match=r"nodes or more, .* budget allows 100000;"):
         load(write(tmp_path, model, {}))
 
 
@@ -300,17 +300,17 @@ def test_nonexistent_outputs_are_charged(tmp_path):
         graph.Neg(f"y{i}", x)
         graph.Neg(f"z{i}", f"y{i}:9999")
     path = write(tmp_path, graph.topology, {})
-    with pytest.raises(ModelError, match="bytes are needed, and the budget has"):
+    with pytest.raises(ModelError, match="bytes are needed, but the budget allows"):
         load(path)
 
 
 def test_the_caller_sets_the_budget(tmp_path):
     path = write(tmp_path, sequential(dense()), WEIGHTS)
     for limit, message in {
-        "bytes": "bytes are needed, and the budget has 0;",
-        "nodes": "nodes or more, functions written out, and the budget has 0;",
-        "seconds": "seconds of processor time, and the budget has 0;",
-        "depth": "levels of JSON, 4 of which count as one, and the budget has 0;",
+        "bytes": "bytes are needed, but the budget allows 0;",
+        "nodes": "nodes or more, with functions expanded, but the budget allows 0;",
+        "seconds": "seconds of processor time, but the budget allows 0;",
+        "depth": "levels of JSON, 4 of which count as one, but the budget allows 0;",
     }.items():
         with pytest.raises(ModelError, match=message):
             load(path, budget=pg.Budget(**{limit: 0}))

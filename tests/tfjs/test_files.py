@@ -29,7 +29,7 @@ FILES = {
     "no JSON": (lambda p: p.write_text("{"), "model.json is not JSON"),
     "deep JSON": (
         lambda p: p.write_text("[" * 10**6),
-        "1000000 levels of JSON, 4 of which count as one, and the budget has 100",
+        "1000000 levels of JSON, 4 of which count as one, but the budget allows 100",
     ),
     "no object": (lambda p: p.write_text("[]"), "is not a JSON object"),
     "no manifest": (lambda p: p.write_text("{}"), "has no weightsManifest"),

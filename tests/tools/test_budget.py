@@ -17,33 +17,33 @@ LIMITS = {
     "bytes": (
         pg.Budget(bytes=10),
         lambda b: b.allocate(11),
-        "11 bytes are needed, and the budget has 10",
+        "11 bytes are needed, but the budget allows 10",
     ),
     "bytes by default": (
         None,
         lambda b: b.allocate(2**28 + 1),
-        "268435457 bytes are needed, and the budget has 268435456",
+        "268435457 bytes are needed, but the budget allows 268435456",
     ),
     "nodes": (pg.Budget(nodes=3), lambda b: b.count(4), "4 nodes or more, .* has 3"),
     "nodes one by one": (
         pg.Budget(nodes=3),
         lambda b: [b.count() for _ in range(4)],
-        "4 nodes or more, functions written out, and the budget has 3",
+        "4 nodes or more, with functions expanded, but the budget allows 3",
     ),
     "seconds": (
         pg.Budget(seconds=0.01),
         lambda b: [b.tick() for _ in range(10**7)],
-        r"0\.0\d* seconds of processor time, and the budget has 0\.01",
+        r"0\.0\d* seconds of processor time, but the budget allows 0\.01",
     ),
     "depth": (
         pg.Budget(depth=1),
         lambda b: open_nested_blocks(b, 2),
-        "2 levels of functions, branches or models in each other, and the budget has 1",
+        "2 nested levels of functions, branches or models, but the budget allows 1",
     ),
     "depth of JSON": (
         pg.Budget(depth=2),
         lambda b: b.json(b"[" * 9 + b"]" * 9),
-        "9 levels of JSON, 4 of which count as one, and the budget has 2",
+        "9 levels of JSON, 4 of which count as one, but the budget allows 2",
     ),
     "stack of JSON": (
         pg.Budget(depth=10**6),

@@ -30,15 +30,15 @@ class WrongArray:
 
 # Wrong implementations of the kernel Add, and the error message.
 BROKEN = [
-    (lambda a, b: (a + b)[:2], r"returned float32\[2\], and its contract says .*\[4\]"),
-    (lambda a, b: (a + b) > 0, r"returned bool\[4\], and its contract says float32"),
+    (lambda a, b: (a + b)[:2], r"returned float32\[2\], but its contract says .*\[4\]"),
+    (lambda a, b: (a + b) > 0, r"returned bool\[4\], but its contract says float32"),
     (lambda a, b: np.float64(1) * (a + b), "returned float64"),
     (lambda a, b: WrongArray(a, shape=[4]), r"shape \[4\], which is no tuple of int"),
     (lambda a, b: WrongArray(a, shape=(4.0,)), r"which is no tuple of int"),
     (lambda a, b: WrongArray(a, dtype=np.dtype(">f4")), "dtype"),
     (
         lambda a, b: WrongArray(a, dtype=np.dtype("M8[s]")),
-        "which plugrad does not have",
+        "which plugrad does not support",
     ),
 ]
 
@@ -315,7 +315,7 @@ def test_tolerances_and_bad_arguments(backend):
     nan = pg.custom_grad(lambda x: (x * x, lambda dy: dy * float("nan")))
     with pytest.raises(AssertionError, match="give nan"):
         pg.check_gradients(nan, [1.0, 2.0])
-    with pytest.raises(ValueError, match="check_gradients: order is 1 or 2, got 3"):
+    with pytest.raises(ValueError, match="check_gradients: order must be 1 or 2, got"):
         pg.check_gradients(pg.exp, [1.0], order=3)
     with pytest.raises(TypeError, match="must return tensors"):
         pg.check_gradients(lambda x: 1.0, [1.0])

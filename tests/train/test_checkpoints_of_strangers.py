@@ -110,7 +110,7 @@ def test_an_invalid_checkpoint_is_skipped(row, tmp_path):
 def test_a_budget_limits_what_is_restored(tmp_path):
     pt.Checkpoints(tmp_path).save(1, tree(), {"long": [0] * 1000})
     with pytest.raises(
-        pt.CheckpointError, match="bytes are needed, and the budget has"
+        pt.CheckpointError, match="bytes are needed, but the budget allows"
     ):
         pt.Checkpoints(tmp_path, budget=pg.Budget(bytes=1000)).restore(tree())
     deep = []

@@ -146,7 +146,7 @@ def structure(tree: Any, /, *, is_leaf: IsLeaf = None) -> Structure:
         is_leaf: As in ``map``.
 
     Returns:
-        A structure, for ``unflatten``. Structures can be compared by ``==``.
+        A structure, for ``unflatten``. Structures can be compared with ``==``.
 
     Example:
         >>> pg.tree.structure({"a": 1, "b": 2}) == pg.tree.structure({"b": 3, "a": 4})

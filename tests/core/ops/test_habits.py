@@ -283,9 +283,7 @@ def test_the_error_of_a_numpy_function_names_ours(backend):
         np.add(np.ones(2, "f4"), x, out=np.ones(2, "f4"))
     with pytest.raises(TypeError, match=r"np.multiply does not accept"):
         np.multiply.reduce(x)
-    with pytest.raises(
-        TypeError, match=r"np.spacing does not accept .* an op of plugrad"
-    ):
+    with pytest.raises(TypeError, match=r"np.spacing does not accept .* a plugrad op"):
         np.spacing(pg.Variable(x))
 
 

@@ -10,10 +10,10 @@ CUMULATIVE = {"exclusive": False, "reverse": False}
 MISFITS = [
     ("Add", [X, X[:, :2]], {}, ValueError, r"\(2, 3\) and \(2, 2\) do not broadcast"),
     ("Add", [X, X > 0], {}, TypeError, "'b' must be float32, the dtype of a, got bool"),
-    ("AddN", [], {}, ValueError, "inputs must be of one shape"),
+    ("AddN", [], {}, ValueError, "inputs must have the same shape"),
     ("AddN", [X, X[0]], {}, ValueError, r"one shape; got shapes \(2, 3\) and \(3,\)"),
-    ("EluGrad", [X, X[0]], {}, ValueError, "inputs must be of one shape"),
-    ("Complex", [X, X[:1]], {}, ValueError, "inputs must be of one shape"),
+    ("EluGrad", [X, X[0]], {}, ValueError, "inputs must have the same shape"),
+    ("Complex", [X, X[:1]], {}, ValueError, "inputs must have the same shape"),
     ("Complex", [N, N], {}, TypeError, "'real' must be float32 | float64, got int32"),
     ("Select", [X, X, X], {}, TypeError, "'condition' must be bool, got float32"),
     ("Sqrt", [N], {}, TypeError, "'x' must be inexact, got int32"),

@@ -188,8 +188,8 @@ class _Transferring(threading.local):
     """The watched transfers and moves of this thread.
 
     Attributes:
-        depth: The number of transfers that run now.
-        moves: The number of moves that run now.
+        depth: The number of transfers in progress.
+        moves: The number of moves in progress.
 
     """
 

@@ -55,7 +55,7 @@ def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str,
 
 def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
     """Raise a TypeError unless the inputs have the dtypes of their kinds."""
-    dtypes: dict[str, DType] = {}  # of the inputs so far
+    dtypes: dict[str, DType] = {}  # of the inputs checked so far
     for name, value in kernel.bind(inputs).items():
         kind = kernel.kinds[name]
         for x in value if name == kernel.variadic else (value,):

@@ -79,18 +79,18 @@ def _check_name(name: str) -> None:
 class Kernel:
     """A named primitive with named inputs, attributes and outputs.
 
-    The signature declares inputs, after a semicolon attributes, and outputs:
+    The signature declares inputs, then attributes after a semicolon, and outputs:
     ``"Name(x: number, *ys, bias?; axis: axis) -> values, indices"``. ``*ys`` is
     variadic, and ``bias?`` may be None. Attributes are plain, immutable, hashable
     values. An attribute that a later version of the contract adds has a default,
     ``reverse: bool = False``; an implementation that lacks it runs only for the
     default.
     The output is ``y`` if none is named, and ``*ys`` if their number depends on the
-    run. Names of kernels are those of TensorFlow.js; outside the core they are dotted,
-    ``"mylib.Swish"``.
+    run. Kernel names are those of TensorFlow.js; outside the core they are dotted, such
+    as ``"mylib.Swish"``.
 
-    The kinds after the colons are optional; ``run_kernel`` and ``plugin.run`` check and
-    canonicalize inputs and attributes by them. The kind of an input is
+    The kinds after the colons are optional; ``run_kernel`` and ``plugin.run`` use them
+    to check and canonicalize inputs and attributes. The kind of an input is
 
     - a dtype such as ``int32``, or one of ``bool integer floating complexfloating
       inexact number string``, or several of these joined by ``|``;
@@ -169,7 +169,7 @@ class Kernel:
     variadic_outputs: bool
     kinds: dict[str, str]
     defaults: dict[str, Any]  # of attributes that a later version has added
-    single: bool  # whether a run gives one tensor, and not a tuple
+    single: bool  # whether a run returns one tensor, not a tuple
     out: Callable[..., Specs | None] | None
     canonicalize: Callable[..., dict[str, Any]] | None
     broadcasts: bool

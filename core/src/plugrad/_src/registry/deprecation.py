@@ -54,8 +54,8 @@ def warn_deprecated(what: str, *, since: str, until: str, use: str) -> None:
 
     """
     warnings.warn(
-        f"{what} is deprecated since plugrad {since} and will be removed in {until}; "
-        f"use {use}",
+        f"{what} has been deprecated since plugrad {since} and will be removed in "
+        f"{until}; use {use}",
         PlugradDeprecationWarning,
         stacklevel=outside(),
     )

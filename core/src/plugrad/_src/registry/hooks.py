@@ -95,7 +95,7 @@ class KernelTable(dict[str, Callable[..., Any]]):
         """Add the decorated function as the kernel ``name``.
 
         Raises:
-            ValueError: The table has this kernel already.
+            ValueError: The table already contains this kernel.
 
         """
 
@@ -120,7 +120,7 @@ class KernelTable(dict[str, Callable[..., Any]]):
             package: The name of the package.
 
         Raises:
-            ValueError: Two modules define one kernel.
+            ValueError: Two modules define the same kernel.
             TypeError: A module has no table.
 
         """
@@ -202,7 +202,7 @@ class Runtime:
         kernels: Implementations by kernel name.
         gradients: Gradients for this backend, by kernel and input, that compute the
             same mathematics in another way.
-        dtypes: The names of the dtypes it has; other dtypes raise a TypeError.
+        dtypes: The names of the dtypes it supports; other dtypes raise a TypeError.
         host: The backend that runs ``host_kernels`` for this one.
         host_kernels: The kernels that the host runs if this backend does not. By
             default they are the kernels of the core that have no decomposition.

@@ -1,7 +1,7 @@
 """Plugins: their contents, their phases, and the owner of each name.
 
-Map: ``Phase``; ``Plugin`` and how its code is called; ``Entry``, one thing that it
-provides; ``Claims``, which gives each name one owner.
+Map: ``Phase``; ``Plugin`` and how its code is called; ``Entry``, a backend or pack that
+it provides; ``Claims``, which gives each name one owner.
 """
 
 from __future__ import annotations
@@ -206,9 +206,9 @@ def printable(text: str) -> str:
 
 
 class Entry(Generic[V]):
-    """One thing that a plugin provides: a backend, a kernel pack or a gradient pack.
+    """A backend, a kernel pack or a gradient pack that a plugin provides.
 
-    If it fails, the other entries of the plugin are still in use. ``content`` is the
+    If it fails, the other entries of the plugin remain in use. ``content`` is the
     opened gradient pack; for other entries it is None.
     """
 
@@ -311,7 +311,7 @@ class Claims(Generic[N]):
             ]
             own = [entry for entry in claims if entry.owner in at_home]
             home = [entry.owner for entry in own] or [
-                plugin  # its entries are not known
+                plugin  # which entries it has is unknown
                 for plugin in at_home
                 if plugin.phase in (Phase.FAILED, Phase.INCOMPATIBLE)
                 and not plugin.entries
@@ -358,7 +358,7 @@ class Claims(Generic[N]):
         )
         failed, cause = out.phase is Phase.FAILED, owner.error
         if failed and cause is not None and hasattr(cause, "__notes__"):
-            return replacing(cause, error)  # such as the link of a plugin's own error
+            return replacing(cause, error)  # keeps notes, such as links
         if failed and not owner.missing_module(cause):
             return explained(error, "plugin-has-failed")
         if failed:

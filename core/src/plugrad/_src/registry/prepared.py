@@ -109,7 +109,7 @@ def _entry(native: Native) -> _Forms | None:
 
 
 def _forget(entry: Any) -> None:
-    """Drop the forms of a freed array, unless another array has got its id."""
+    """Drop the forms of a freed array, unless another array now has its id."""
     key = entry.key
     if _forms.get(key) is entry:
         _forms.pop(key, None)

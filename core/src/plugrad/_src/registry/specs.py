@@ -42,7 +42,7 @@ def same(x: Spec, *_: Spec, **__: Any) -> Spec:
 def one_shape(*xs: Spec) -> Spec:
     """Return the spec of the first input; raise unless all inputs have its shape."""
     if len({x.shape for x in xs}) != 1:
-        raise arguments.misfit("output", "inputs must be of one shape", *xs)
+        raise arguments.misfit("output", "inputs must have the same shape", *xs)
     return xs[0]
 
 

@@ -136,8 +136,8 @@ _ROUNDING = {dtype: _rounding(dtype) for dtype in DTYPES.values()}
 def check_range(op: str, value: complex, dtype: DType) -> None:
     """Raise OverflowError if ``dtype`` cannot hold a Python number.
 
-    Integer dtypes hold a floating number without its fraction, but neither NaN nor
-    infinities; a floating dtype holds every number that does not round to infinity.
+    An integer dtype holds a floating number if its integer part fits, but neither NaN
+    nor infinities; a floating dtype holds every number that does not round to infinity.
     """
     low, high = _ROUNDING[dtype]
     whole = dtype.kind in "iu"
@@ -157,8 +157,8 @@ def canonical(dtype: Any) -> DType:
         return _SPELLINGS[dtype]
     except (KeyError, TypeError):
         pass
-    # NumPy knows other spellings, and the other byte order. But it reads None as
-    # float64, and a module as its attribute ``dtype``.
+    # NumPy knows other spellings, and the other byte order. But to NumPy, None means
+    # float64, and a module means the value of its attribute ``dtype``.
     try:
         is_refused = dtype is None or isinstance(dtype, ModuleType)
         name = repr(dtype) if is_refused else np.dtype(dtype).name

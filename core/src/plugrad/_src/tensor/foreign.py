@@ -11,7 +11,7 @@ Map: ``FUNCTIONS``; ``ATTRIBUTES`` of modules; ``METHODS`` and attributes of ten
 """
 
 # One row for each function: here | numpy | torch | jax | tfjs | remark. A "+" in the
-# column of JAX means ``jnp`` with the names of the column of NumPy.
+# JAX column means ``jnp`` with the names in the NumPy column.
 FUNCTIONS = """
 grad | | func.grad | grad | grad | `torch.autograd.grad` takes results, not functions
 value_and_grad | | func.grad_and_value | value_and_grad | valueAndGrad | PyTorch returns the gradient first
@@ -312,8 +312,8 @@ nonzero | `pg.nonzero(x)`
 set_shape | `pg.ensure_shape(x, shape)`
 """
 
-# Keywords: names | plugrad's keywords | hint. A row applies to functions that have one
-# of plugrad's keywords in it; a row without any applies to all functions.
+# Keywords: names | plugrad's keywords | hint. A row applies to functions that accept
+# one of plugrad's keywords in it; a row without any applies to all functions.
 KEYWORDS = """
 dim dims axes_ reduction_indices | axis axes |
 axis | axes |

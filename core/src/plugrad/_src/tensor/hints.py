@@ -42,9 +42,9 @@ def by_name(table: str) -> dict[str, str]:
 def unexpected(
     function: Callable[..., Any], unknown: Mapping[str, object]
 ) -> TypeError:
-    """Return the error about keywords that a function does not have.
+    """Return the error about keywords that a function does not accept.
 
-    Python's own error has no place for a hint. So the parameters of an op with keywords
+    Python's own error cannot contain a hint. So the parameters of an op with keywords
     end with ``**unknown: Unpack[Nothing]``.
     """
     known = keywords(function)
@@ -86,7 +86,7 @@ def hinted(function: F) -> F:
 
 
 def keywords(function: Callable[..., Any]) -> list[str]:
-    """Return the keywords that a function has."""
+    """Return the keywords that a function accepts."""
     return [
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
@@ -95,7 +95,7 @@ def keywords(function: Callable[..., Any]) -> list[str]:
 
 
 def keyword_hint(word: str, known: list[str]) -> str:
-    """Return a hint about a keyword, given the keywords that a function has."""
+    """Return a hint about a keyword, given the keywords that a function accepts."""
     everywhere = ""
     for line in foreign.KEYWORDS.strip().splitlines():
         names, here, hint = map(str.strip, line.split("|"))

@@ -26,7 +26,7 @@ Native = Any  # whatever a backend computes with: it has ``.shape`` and ``.dtype
 
 
 class Home(Protocol):
-    """The backend of a tensor: the part of it that tensors use."""
+    """The part of a backend that its tensors use."""
 
     name: str
     runtime: Any  # whose ``arrays`` may have ``to_dlpack``
@@ -78,8 +78,8 @@ class Tensor(Methods):
 
     Python's operators, indexing and NumPy's conversions work, and ops are methods:
     ``x.sum(axis=0)``. ``asarray`` makes tensors of numbers, lists and arrays.
-    ``x[index] = value`` gives ``x`` a new value; tensors computed from ``x`` before,
-    and tapes, keep the old one.
+    ``x[index] = value`` gives ``x`` a new value; tapes, and tensors computed from ``x``
+    earlier, keep the old one.
 
     Example:
         >>> x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -139,12 +139,12 @@ class Tensor(Methods):
 
     @property
     def backend(self) -> str:
-        """The name of the backend on which the values are."""
+        """The name of the backend that holds the values."""
         return self._alive().name
 
     @property
     def device(self) -> str:
-        """The device, in the words of the array API standard: the backend's name."""
+        """The name of the backend, which the array API standard calls the device."""
         return self.backend
 
     def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
@@ -186,8 +186,9 @@ class Tensor(Methods):
     def numpy(self) -> np.ndarray[Any, DType]:
         """Return the values as a NumPy array, read-only where the memory is shared.
 
-        No gradient goes through the array: ``debug`` raises an error if the tensor is
-        being differentiated. ``stop_gradient(x).numpy()`` reads the values on purpose.
+        No gradient flows through the array, so ``debug`` raises an error if the tensor
+        is being differentiated. To read the values on purpose, write
+        ``stop_gradient(x).numpy()``.
         """
         return self._read("numpy()")
 
@@ -391,8 +392,8 @@ def _exportable(
 ) -> np.ndarray[Any, DType]:
     """Return the array to export: ``values``, read-only if they are lent, or a copy.
 
-    DLPack has a flag for read-only memory since version 1.0. PyTorch does not accept
-    reversed axes.
+    DLPack has had a flag for read-only memory since version 1.0. PyTorch does not
+    accept reversed axes.
     """
     fits = (has_flags or values.flags.writeable) and min(values.strides, default=0) >= 0
     if copy or (copy is None and not fits):

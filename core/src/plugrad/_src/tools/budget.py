@@ -29,7 +29,7 @@ import numpy as np
 __all__ = ["Budget", "BudgetError"]
 
 BASE_BYTES = 2**28  # the bytes that even the smallest file may need
-# A uint8 that becomes float32 takes 1 byte when read and 4 when kept; 3 are a reserve.
+# A uint8 that becomes float32 takes 1 + 4 bytes during conversion; 3 are a reserve.
 BYTES_PER_FILE_BYTE = 8
 JSON_BYTES_PER_BYTE = 16  # an empty list has two characters and takes 56 bytes
 JSON_LEVELS = 4  # levels of brackets that one level of ``depth`` allows
@@ -71,8 +71,8 @@ class Budget:
         ...         pg.load(path, budget=pg.Budget(bytes=1000))
         ...     except pg.BudgetError as error:
         ...         print(error)
-        load: 4000 bytes are needed, and the budget has 1000; if you trust the file, \
-raise it: budget=plugrad.Budget(bytes=...)
+        load: 4000 bytes are needed, but the budget allows 1000; if you trust the \
+file, raise it: budget=plugrad.Budget(bytes=...)
 
     """
 
@@ -162,7 +162,7 @@ raise it: budget=plugrad.Budget(bytes=...)
 
         """
         if nodes > self.nodes:
-            what = f"{nodes} nodes or more, functions written out"
+            what = f"{nodes} nodes or more, with functions expanded"
             raise self._error("nodes", self.nodes, what)
 
     def tick(self) -> None:
@@ -203,7 +203,7 @@ raise it: budget=plugrad.Budget(bytes=...)
 
         """
         if depth > self.depth:
-            what = f"{depth} levels of functions, branches or models in each other"
+            what = f"{depth} nested levels of functions, branches or models"
             raise self._error("depth", self.depth, what)
 
     def _limit(self) -> int:
@@ -215,8 +215,8 @@ raise it: budget=plugrad.Budget(bytes=...)
 
     def _error(self, name: str, limit: float, what: str) -> BudgetError:
         return BudgetError(
-            f"{self._spent.who}: {what}, and the budget has {limit}; if you trust the "
-            f"file, raise it: budget=plugrad.Budget({name}=...)"
+            f"{self._spent.who}: {what}, but the budget allows {limit}; if you trust "
+            f"the file, raise it: budget=plugrad.Budget({name}=...)"
         )
 
     # --- files -------------------------------------------------------------------

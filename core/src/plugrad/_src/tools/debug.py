@@ -202,7 +202,7 @@ class _Gradients(threading.local):
 
 
 def _names_gradient(note: str) -> bool:
-    """Return whether ``Debug.gradient`` made a note rather than ``Debug.failed``."""
+    """Return whether a note is from ``Debug.gradient`` rather than ``Debug.failed``."""
     return note.startswith("debug: ") and not note.startswith("debug: in ")
 
 
@@ -213,19 +213,19 @@ def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -
     """Describe how a run breaks its contract, or return an empty string."""
     kernel = run.kernel
     if not kernel.variadic_outputs and len(outputs) != len(kernel.outputs):
-        return f"returned {len(outputs)} outputs, and {kernel} has other"
+        return f"returned {len(outputs)} outputs, but {kernel} has a different number"
     home = attrs["backend"] if kernel.name == "plugrad.To" else run.backend.name
     for y in outputs:
         if y._home.name != home:
-            return f"returned a tensor at home on {y._home.name!r}"
+            return f"returned a tensor of backend {y._home.name!r}"
         if type(y.shape) is not tuple or any(type(n) is not int for n in y.shape):
-            return f"returned the shape {y.shape!r}, which is no tuple of int"
+            return f"returned the shape {y.shape!r}, which is not a tuple of int"
         try:
             known = canonical(y.dtype)
         except TypeError:
-            return f"returned {y.dtype!r}, which plugrad does not have"
+            return f"returned {y.dtype!r}, which plugrad does not support"
         if known is not y.dtype:
-            return f"returned another object for the dtype {y.dtype}"
+            return f"returned a dtype object for {y.dtype} that is not plugrad's"
         if spec(y) != (y._data.shape, y._data.dtype):
             return "changed an array after it had returned it"
     declared = None if kernel.out is None else kernel.out(*specs(inputs), **attrs)
@@ -233,7 +233,7 @@ def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -
         expected = (declared,) if isinstance(declared, Spec) else tuple(declared)
         if tuple(map(spec, outputs)) != expected:
             got, said = (", ".join(map(brief, xs)) for xs in (outputs, expected))
-            return f"returned {got}, and its contract says {said}"
+            return f"returned {got}, but its contract says {said}"
     return ""
 
 
@@ -293,9 +293,9 @@ def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
     Messages name the op, the kernel, the backend, the owner of the implementation and
     the line of your code; in the backward pass also the gradient, and the line whose
     gradient it is. The block reads the values after each run, which is slow. It is an
-    error to read a tensor by ``numpy()``, ``item()``, ``float()``, ``np.asarray`` or
-    DLPack while it is being differentiated, because the values have no gradient: read
-    ``stop_gradient(x)``.
+    error to read a tensor with ``numpy()``, ``item()``, ``float()``, ``np.asarray`` or
+    DLPack while it is being differentiated, because the values have no gradient; read
+    ``stop_gradient(x)`` instead.
 
     Args:
         finite: Whether infinities and NaN that result from finite inputs are an error.
@@ -310,8 +310,8 @@ def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
         A context manager.
 
     Raises:
-        AssertionError: A result breaks the contract, a tensor is read that is being
-            differentiated, or memory is still in use.
+        AssertionError: A result breaks the contract, a tensor that is being
+            differentiated is read, or memory is still in use.
         FloatingPointError: A result is not finite.
 
     Example:
@@ -346,7 +346,7 @@ def check_gradients(
         xs: Arrays, tensors, variables, numbers or lists.
         order: 1 checks the gradients; 2 checks the gradients of the gradients as well.
         eps: The length of the step; 1e-6, or 1e-2 in float32.
-        rtol: The relative tolerance; 1e-5, or 2e-2 in float32. In second order it is at
+        rtol: The relative tolerance; 1e-5, or 2e-2 in float32. For ``order=2`` it is at
             least 1e-4.
 
     Raises:
@@ -363,7 +363,7 @@ def check_gradients(
     """
     function("check_gradients", f)
     if integer("check_gradients", "order", order) not in (1, 2):
-        raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
+        raise ValueError(f"check_gradients: order must be 1 or 2, got {order}")
     dtypes = dispatch.active().dtypes
     double = all(_wide(x, True).dtype in dtypes for x in xs)
     step, near, atol = (1e-6, 1e-5, 1e-7) if double else (1e-2, 2e-2, 1e-3)

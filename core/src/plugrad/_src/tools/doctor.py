@@ -88,7 +88,7 @@ def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as late:
-        how = f"did not come back within {timeout:g} s"
+        how = f"did not finish within {timeout:g} s"
         output = late.stderr or b""
     else:
         with contextlib.suppress(ValueError):
@@ -253,7 +253,7 @@ def _lacks(backend: OpenBackend) -> list[str]:
 def _ops(backend: OpenBackend) -> list[str]:
     """Run the ops for which the backend has kernels; return remarks, or raise."""
     if A.dtype not in backend.dtypes:
-        return [f"it has no {A.dtype}, so that no op was tried"]
+        return [f"it has no {A.dtype}, so no op was tried"]
     ran = []
     with context.Scope(backend=backend), _no_fallback():
         for what, (run, expected) in TESTS.items():
@@ -386,6 +386,6 @@ def _findings(row: Row) -> list[str]:
 def _accelerator_lines(found: Row) -> list[str]:
     if found["in use"]:
         return ["C accelerators: in use"]
-    without = f"not in use, {found['reason']}; everything works, only slower"
+    without = f"not in use, {found['reason']}; everything works, but more slowly"
     todo = [f"{'':10}to do: {found['advice']}"] if found["advice"] else []
     return [f"C accelerators: {without}", *todo]

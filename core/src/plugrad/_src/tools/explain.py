@@ -139,7 +139,7 @@ def _nodes(tape_id: TapeId | None) -> list[Node]:
         raise ValueError(
             "explain: no tape has recorded this tensor, or nothing in it depends on "
             "the argument; call it on a result inside the function that grad "
-            "differentiates, or on the value of vjp while its pullback is there"
+            "differentiates, or on the value of vjp while its pullback exists"
         )
     return [Node(*node) for node in max(tapes, key=len)]
 
@@ -216,7 +216,7 @@ class _Describe:
 def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     """Return how a kernel ran, with the owner and the place of the code.
 
-    This is the present state, because a node does not record how its kernel ran. If a
+    This is the current state, because a node does not record how its kernel ran. If a
     backend has an implementation, but has also run the kernel in another way, both are
     named.
     """

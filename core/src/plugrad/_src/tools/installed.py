@@ -38,8 +38,8 @@ def duplicates() -> list[str]:
             one = os.path.realpath(folder) == os.path.realpath(first)
             if one and version != counts:
                 remarks.append(
-                    f"{name} is there as {counts} and as {version} in {folder}, as an "
-                    "interrupted update leaves it; reinstall it"
+                    f"{name} is installed as {counts} and as {version} in {folder}, as "
+                    "an interrupted update leaves it; reinstall it"
                 )
             elif one and folder != first:
                 remarks.append(

@@ -246,7 +246,7 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
 _FORMATS = {
     b"GGUF": "it is a GGUF file; GGUFReader of the package gguf reads its tensors",
     b"\x93NUMPY": "it is a NumPy file; pass numpy.load(path) to asarray",
-    b"\x89HDF\r\n": "it is an HDF5 file; h5py reads its arrays, which asarray takes",
+    b"\x89HDF\r\n": "it is an HDF5 file; h5py reads its arrays, which asarray accepts",
 }
 
 
@@ -265,7 +265,7 @@ def _other_format(path: Path) -> str:
 
 
 def _width(name: str, code: str, path: Path) -> int:
-    """Return the bytes of an element; TypeError for a dtype that plugrad lacks."""
+    """Return the bytes per element; raise for a dtype that plugrad lacks."""
     if code not in _READABLE_CODES:
         raise TypeError(
             f"load: {name!r} in {path} has dtype {code}, which plugrad does not "

@@ -156,7 +156,7 @@ class WeakTensors:
 
 
 class Tidy:
-    """A block at whose end the tensors that ops have made inside are disposed."""
+    """A block that, at its end, disposes the tensors that ops have made inside it."""
 
     def __init__(self) -> None:
         self._made, self._kept = WeakTensors(), WeakTensors()

@@ -70,7 +70,7 @@ def answers() -> dict[str, Row]:
 def numpy_advice(name: str) -> str:
     """Return advice on what to use in place of a NumPy function."""
     here = _full_name(name)
-    return f"use plugrad.{here}, " if here else "use an op of plugrad, "
+    return f"use plugrad.{here}, " if here else "use a plugrad op, "
 
 
 def _full_name(name: str) -> str:

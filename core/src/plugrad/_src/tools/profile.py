@@ -54,9 +54,9 @@ class Record:
             that are not written to memory.
         depth: The number of decompositions around it.
         start: Seconds since the block began.
-        seconds: The duration, including the runs inside.
-        own: ``seconds`` without the runs inside.
-        device: The seconds for which its kernels ran on the device, without runs inside
+        seconds: The duration, including nested runs.
+        own: The duration without nested runs.
+        device: The seconds for which its kernels ran on the device, without nested runs
             and transfers; None if the backend does not measure them.
         inputs: Shapes and dtypes; None for an optional input that is not given.
         attrs: The attributes.

@@ -17,8 +17,8 @@ class Timing:
     """The time that a function takes.
 
     Attributes:
-        seconds: The shortest duration of a call, the first call excepted.
-        mean: The mean duration of the calls, the first call excepted.
+        seconds: The shortest duration of a call, excluding the first call.
+        mean: The mean duration of the calls, excluding the first call.
         kernel_seconds: The time that the first call, which was profiled, spent in
             kernels.
         peak: The peak size in bytes of the results of the first call.

@@ -83,7 +83,7 @@ class Differ:
             if found := self._value(x, y):
                 return f"input {n} of {name} {found}"
         if old.attrs.keys() != new.attrs.keys():
-            return f"{name} has other attributes than before"
+            return f"{name} has different attributes than before"
         for key, x in old.attrs.items():
             if not _same_attribute(x, new.attrs[key]):
                 return f"{key} of {name} was {x!r}, and is {new.attrs[key]!r}"
@@ -144,7 +144,7 @@ class Differ:
 
 
 def _only_in(one: dict[int, CodeType], other: dict[int, CodeType]) -> str:
-    """Return the name of code that ran in ``one`` and not in ``other``, if any."""
+    """Return the name of code that ran in ``one`` but not in ``other``, if any."""
     names = [code.co_qualname for key, code in one.items() if key not in other]
     return names[0] if names else ""
 

@@ -133,7 +133,7 @@ class Graph(NamedTuple):
         return nodes, edges
 
     def to_dot(self) -> str:
-        """Return the graph in the language of Graphviz: ``dot -Tsvg`` draws it."""
+        """Return the graph in the DOT language of Graphviz: ``dot -Tsvg`` draws it."""
         nodes, edges = self._drawn()
         lines = ["digraph {", "  node [shape=box];"]
         for node, text in nodes.items():

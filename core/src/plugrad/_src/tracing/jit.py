@@ -530,7 +530,7 @@ def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, st
         at = names.index(one) if one in names else one
         if not isinstance(at, int) or not 0 <= at < len(names):
             raise TypeError(
-                f"jit: {option} contains {one!r}, which is no parameter of f; f "
+                f"jit: {option} contains {one!r}, which is not a parameter of f; f "
                 f"takes {', '.join(names)}"
             )
         found |= dict.fromkeys((at, names[at]), names[at])

@@ -222,7 +222,7 @@ class Recorder:
             or self.reason
         ):
             return
-        if not (home := x._home).depth:  # else it was made inside vmap
+        if not (home := x._home).depth:  # otherwise, it was made inside vmap
             if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
                 x._data = _copy(x._data, home)
             self.variables[v] = x
@@ -270,7 +270,7 @@ class Recorder:
         if what == "upload":
             self._known(native, home)
             return
-        reason = f"the values of a tensor, {_described(native)}, leave for Python"
+        reason = f"the values of a tensor, {_described(native)}, are read by Python"
         if self._is_dynamic([found]) or backends.is_shared(native):
             self.refuse(reason)
         elif id(native) in self._apart:
@@ -283,8 +283,8 @@ class Recorder:
         found = self._find(native, home)
         is_made_here = self._is_dynamic([found]) and found not in self.draft.inputs
         if is_made_here or threading.get_ident() not in self._threads_before:
-            values = f"the values of a tensor, {_described(native)},"
-            self.reason = self.reason or f"{values} leave for Python in another thread"
+            values = f"the values of a tensor, {_described(native)}, are read by Python"
+            self.reason = self.reason or f"{values} in another thread"
             self.is_temporary = True
         self.elsewhere = True
 

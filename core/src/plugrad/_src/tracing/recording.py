@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .program import ReplayProgram
 
 RESULTS = (bool, int, float, complex, str, bytes, type, np.dtype, np.generic)
-# Standard-library modules by which a thread can wait for other threads.
+# Standard-library modules with which a thread can wait for other threads.
 THREADS = frozenset(
     {
         "_threading_local",
@@ -114,7 +114,7 @@ class Recording:
         self.sign = sign
         self.donated = donated or {}
         self.plans, self.overrides = registry.gradients.plans, current().overrides
-        # The scope decides about the gradients of a call only if an override reads it.
+        # The scope affects the gradients of a call only if an override reads it.
         by_site = self.overrides is not None and self.overrides.by_site
         self.scope = current().scope if by_site else None
         self.confirmed = False
@@ -202,7 +202,7 @@ class Recording:
             self._read.append((slot, x, x._data))
 
     def _finish(self, given: list[Tensor]) -> None:
-        """Note the results, and the present values of variables and arguments."""
+        """Note the results, and the current values of variables and arguments."""
         recorder, draft = self.recorder, self.recorder.draft
         self.results = dict[int, tuple[int, int | None]]()
         before = recorder.variables

@@ -27,10 +27,10 @@ from plugrad._src.registry.registry import registry
 
 from .graph import Graph, Step
 
-# Maximum steps and inputs of a region; the data of larger regions exceeds the caches.
+# The maximum number of steps and inputs of a region; larger ones exceed the caches.
 MAX_REGION_STEPS = 64
 MAX_REGION_INPUTS = 24
-# Minimum elements of an array to recompute; smaller arrays are still in a cache.
+# Minimum number of elements of an array to recompute; smaller arrays stay in a cache.
 RECOMPUTE_MIN_ELEMENTS = 1 << 16
 # The number of kernels on cached data that take as long as writing an array of 2 MiB to
 # memory and reading it again, as measured for decision 21.
