@@ -130,7 +130,7 @@ def windows(
         window: The number of elements of a window, for each axis or for all.
         strides: Steps between the beginnings of neighboring windows.
         pad: ``"same"`` gives ``ceil(size / stride)`` windows, and an odd element of
-            padding is at the end; ``"valid"`` pads nothing; a number pads all ends;
+            padding goes at the end; ``"valid"`` pads nothing; a number pads all ends;
             pairs (before, after) pad each axis.
         dilations: Steps between neighboring elements of one window.
         dim_rounding_mode: What to do with a last step that is incomplete, if ``pad`` is

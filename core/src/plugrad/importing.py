@@ -226,7 +226,7 @@ class ValueInfo:
     shape: tuple[int | str | None, ...] | None = None
 
     def __str__(self) -> str:
-        """Return "x: float32[N, 3]"."""
+        """Return the input or output as text, such as "x: float32[N, 3]"."""
         kind = "?" if self.dtype is None else str(self.dtype)
         kind = "string" if kind == "object" else kind
         sizes = "[...]"

@@ -28,7 +28,7 @@ NAMES = [
     ("image.resize_bilinear", "runs the kernel ResizeBilinear"),
     ("Reluu", "unknown kernel 'Reluu'; did you mean 'Relu'"),
     (pg.max_pool, "the op max_pool runs the kernels MaxPool, MaxPool3D"),
-    ("logsumexp", "the op logsumexp has a gradient of its own, by custom_grad"),
+    ("logsumexp", "the op logsumexp has a gradient of its own, from custom_grad"),
     (print, "print is not an op of plugrad; give a function of your own a gradient"),
     (3, "unknown kernel 3"),
     (
@@ -46,9 +46,9 @@ CALLS = {
 
 COMPOSED = [  # override_gradient takes them as patterns
     (pg.std, "the op std runs Mean, Sub, Square"),
-    (pg.hard_swish, "the op hard_swish has a gradient of its own, by custom_grad"),
+    (pg.hard_swish, "the op hard_swish has a gradient of its own, from custom_grad"),
     (pg.hard_sigmoid, "the op hard_sigmoid runs Multiply, Add; name one of these"),
-    (pg.logsumexp, "the op logsumexp has a gradient of its own, by custom_grad"),
+    (pg.logsumexp, "the op logsumexp has a gradient of its own, from custom_grad"),
 ]
 
 

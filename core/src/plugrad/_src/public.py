@@ -11,7 +11,7 @@ PRIVATE = f"{__name__.rpartition('.')[0]}."  # the package of all private module
 
 
 def publish(module: dict[str, Any], *others: object) -> None:
-    """Set the ``__module__`` of everything that a public module exports to that module.
+    """Set the ``__module__`` of all exports of a public module to that module's name.
 
     Tracebacks, pickles and ``help`` then show ``plugrad.grad``, which is where users
     find it. A value that another public module has already published keeps its name.

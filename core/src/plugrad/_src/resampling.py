@@ -55,7 +55,7 @@ class Resizing:
 
     @functools.cached_property
     def _places(self) -> list[tuple[int, Table, int]]:
-        """For each axis, the old size, and positions: numerators and denominator."""
+        """Per axis: the old size, and positions as numerators and a denominator."""
         found = []
         for n, m in zip(self.in_shape[1:3], self.out_shape[1:3], strict=True):
             p = np.arange(m) * n
@@ -71,7 +71,7 @@ class Resizing:
 
     @functools.cached_property
     def nearest(self) -> list[Table]:
-        """The source pixels (int32): the nearest, or, without a flag, those before."""
+        """The nearest source pixels (int32) or, without a flag, the preceding ones."""
         up = int(self.align_corners or self.half_pixel_centers)
         return [
             np.minimum((2 * p + d * up) // (2 * d), n - 1).astype(np.int32)
@@ -95,7 +95,7 @@ class Resizing:
         """Return the weighted sums that make up each row and each column of a result.
 
         Args:
-            linear: Whether pixels are interpolated; if not, the nearest one is taken.
+            linear: Whether pixels are interpolated; if not, the nearest one is used.
             back: Whether the result is the gradient, from new images to old ones.
 
         Returns:

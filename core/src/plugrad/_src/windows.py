@@ -1,4 +1,4 @@
-"""Where the windows of convolutions and pooling lie.
+"""The positions of the windows of convolutions and pooling.
 
 Public in ``plugrad.geometry``, which makes them.
 """
@@ -38,7 +38,7 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Windows:
-    """Where the windows of a convolution or a pooling lie, for any number of axes.
+    """The positions of the windows of a convolution or pooling op, along each axis.
 
     Shapes are channels last: batch, spatial axes, channels. Everything else has one
     entry per spatial axis. A window has ``window`` elements, ``dilations`` apart, and
@@ -47,8 +47,8 @@ class Windows:
     Attributes:
         padding: How far the first window begins before the input, and how far the last
             one reaches past its end. No window sees padding beyond that.
-        groups: The number of parts into which the channels are cut, each with its own
-            filters.
+        groups: The number of groups into which the channels are split, each with its
+            own filters.
 
     """
 
@@ -105,7 +105,7 @@ class Windows:
 
     @property
     def depthwise(self) -> bool:
-        """Whether each channel is a group of its own, and there are several."""
+        """Whether each channel is a group of its own and there are several channels."""
         return self.groups == self.in_shape[-1] > 1
 
     @functools.cached_property
@@ -138,7 +138,7 @@ class Windows:
     def transposed(self) -> Windows:
         """The windows of stride 1 that carry cotangents back.
 
-        They read the cotangents among zeros, in a tensor of shape ``in_shape``:
+        They read a tensor of shape ``in_shape`` that is zero except for the cotangents:
         ``strides`` apart, the first one at ``extents - 1 - padding``. Window ``i``
         covers the cotangents of all windows that read element ``i`` of the input.
         """

@@ -54,7 +54,7 @@ def backward_kernels(package: str) -> dict[str, Kernel]:
 def backward_gradients(
     kernels: Mapping[str, Kernel],
 ) -> dict[str, dict[str, Callable[..., Any]]]:
-    """Return the gradients that run ``backward_kernels``, by the kernel they are for.
+    """Return gradients, by kernel, that run ``backward_kernels``.
 
     The gradients of ``Softmax`` and ``LogSoftmax`` fall back to the core's unless
     ``axis`` is the last one.

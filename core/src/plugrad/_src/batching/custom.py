@@ -21,7 +21,7 @@ from plugrad._src.tensor.tree import flatten
 
 
 def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> Any:
-    """Run ``f`` inside ``vmap`` in such a way that outer tapes record one node."""
+    """Run ``f`` inside ``vmap`` so that outer tapes record one node."""
     level, tapes = current().level, current().tapes
     found: list[Any] = []
     leaves, build = flatten(args, as_leaf)

@@ -31,7 +31,7 @@ from .custom import as_one_node
 
 
 class Batched:
-    """A tensor with the examples on axis 0; without a level, the same for all."""
+    """A tensor with the examples on axis 0; without a level, all examples share it."""
 
     __slots__ = ("dtype", "level", "shape", "tensor")
 

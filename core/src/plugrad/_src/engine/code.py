@@ -273,7 +273,7 @@ FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES = range(4)
 
 
 class RunningCode:
-    """A block that collects the code that this thread runs outside of kernels.
+    """A context manager that collects the code that this thread runs outside kernels.
 
     It installs a profile function in C. If the accelerators are missing or the user
     runs a profiler, it installs a trace function instead. If the accelerators are

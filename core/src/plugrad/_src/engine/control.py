@@ -156,7 +156,7 @@ def remove_backend(name: str) -> None:
 
 
 def remove_plugin(name: str) -> None:
-    """Close and remove what a plugin has registered; what it overrode applies again.
+    """Close and remove all that a plugin registered; what it overrode applies again.
 
     Gradients on tapes keep the functions with which they were recorded.
 

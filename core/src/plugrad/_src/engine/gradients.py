@@ -44,7 +44,7 @@ def override(
     innermost: bool = False,
     wholes: tuple[Whole, ...] = (),
 ) -> UserScope:
-    """Return a block inside which these rules override all others."""
+    """Return a scope in which these rules override all others."""
     if backend is not None:
         registry.known(backend, who)
     place = None if where is None else Where(who, where)

@@ -13,7 +13,7 @@ __all__ = ["outside"]
 
 
 def outside() -> UserScope:
-    """Return a block that runs apart from the scopes around it.
+    """Return a context manager whose block runs apart from the scopes around it.
 
     Inside the ``with`` block, no surrounding tape, ``vmap``, ``profile``, ``debug``,
     ``tidy`` or ``jit`` is in force, nor any backend, precision or gradient that a

@@ -370,7 +370,7 @@ def authored(function: Any) -> Any:
 
 
 def origin(function: Callable[..., Any], owner: str) -> str:
-    """Return the owner of a function and its place in the source.
+    """Return the owner of a function and its location in the source.
 
     For example ``plugrad (plugrad._src.ops.basis.unary:58)``.
     """

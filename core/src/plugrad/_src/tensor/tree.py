@@ -134,7 +134,7 @@ class Structure:
         ]
 
     def match(self, tree: Any, what: str, *, none_fills: bool = False) -> list[Any]:
-        """Return the part of ``tree`` at the place of each leaf.
+        """Return the part of ``tree`` at the position of each leaf.
 
         A list or tuple fits any sequence of the same length, and a dict any dict with
         the same keys. With ``none_fills``, None fits any container, and all parts in
@@ -154,7 +154,7 @@ class Structure:
     def _match(
         self, tree: Any, found: list[Any], none_fills: bool
     ) -> tuple[str, str, str] | None:
-        """Append the part of ``tree`` at the place of each leaf to ``found``.
+        """Append the part of ``tree`` at the position of each leaf to ``found``.
 
         Return None, or the first difference: its path, the expected part, and the
         actual one.

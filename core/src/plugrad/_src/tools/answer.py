@@ -44,7 +44,7 @@ def where(function: Any) -> str:
 
 
 def where_gradient(function: Any, backend: str) -> str:
-    """Return the place of a gradient, or of the kernel function that implements it."""
+    """Return the location of a gradient, or of the kernel function that computes it."""
     kernel = getattr(authored(function), "backward_kernel", "")
     layers = registry.kernels.get((kernel, backend), [])
     return where(layers[0].function if layers else function)

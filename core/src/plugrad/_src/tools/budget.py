@@ -179,7 +179,7 @@ file, raise it: budget=plugrad.Budget(bytes=...)
 
     @contextlib.contextmanager
     def nested(self) -> Iterator[None]:
-        """Return a block that is one level deeper.
+        """Return a context manager whose block is one level deeper.
 
         Raises:
             BudgetError: The limit is exceeded.

@@ -118,7 +118,7 @@ def override_advice(name: str, op: Callable[..., Any]) -> str:
 def written_by_hand(name: str) -> str:
     """Return advice about an op whose gradient comes from ``custom_grad``."""
     return (
-        f"the op {name} has a gradient of its own, by custom_grad, so there is no "
+        f"the op {name} has a gradient of its own, from custom_grad, so there is no "
         "kernel to override; wrap the op in a custom_grad of your own"
     )
 

@@ -50,7 +50,7 @@ class DebugError(AssertionError):
 
 
 class Debug:
-    """A block in which every run of this thread is checked.
+    """A context manager that checks every run of this thread in its block.
 
     Attributes:
         checks_replays: Whether ``jit`` compares calls in the block with their replays.
@@ -265,7 +265,7 @@ def _infinite(x: Tensor | None) -> Array:
 
 
 def _origin(run: Run) -> str:
-    """Return the owner and the place of the code that ran."""
+    """Return the owner and the location of the code that ran."""
     kernel = run.kernel
     if run.how == "decomposition" and kernel.decomposition is not None:
         return origin(kernel.decomposition, "the contract")
@@ -287,7 +287,7 @@ def _line() -> str:
 
 
 def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
-    """Return a block in which every run of this thread is checked.
+    """Return a context manager that checks every run of this thread in its block.
 
     The block compares shapes, dtypes and backends of all results with the contract.
     Messages name the op, the kernel, the backend, the owner of the implementation and

@@ -25,7 +25,7 @@ def synchronize() -> None:
 class Clock:
     """A clock of the device time of this thread.
 
-    A device measures its work as long as at least one of its clocks is entered.
+    A device measures its work while at least one of its clocks is running.
     """
 
     _running: ClassVar[Counter[OpenBackend]] = Counter()  # clocks of all threads

@@ -214,7 +214,7 @@ class _Describe:
 
 
 def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
-    """Return how a kernel ran, with the owner and the place of the code.
+    """Return how a kernel ran, with the owner and the location of the code.
 
     This is the current state, because a node does not record how its kernel ran. If a
     backend has an implementation, but has also run the kernel in another way, both are
@@ -244,7 +244,7 @@ def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
 def _gradient(
     kernel: Kernel, step: VJPStep | None, backend: OpenBackend
 ) -> tuple[str, str]:
-    """Return the owner and the place of the gradient of an input."""
+    """Return the owner and the location of the gradient of an input."""
     if step is None:
         return "", ""  # no gradient flows through it
     if (vjp := step.vjp) is None:

@@ -1,4 +1,4 @@
-"""Checks of ``doctor`` on installed files: distributions, and imports of plugins.
+"""Checks that ``doctor`` makes on installed files: distributions, plugin imports.
 
 Map: ``duplicates`` (a distribution found twice); ``unmet`` (requirements that are not
 met); ``private_imports`` (imports of private modules).

@@ -156,7 +156,7 @@ class WeakTensors:
 
 
 class Tidy:
-    """A block that, at its end, disposes the tensors that ops have made inside it."""
+    """A context manager that, on exit, disposes tensors that ops made in its block."""
 
     def __init__(self) -> None:
         self._made, self._kept = WeakTensors(), WeakTensors()

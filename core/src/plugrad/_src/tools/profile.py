@@ -416,7 +416,7 @@ def _depth(run: Run) -> int:
 
 
 def profile() -> Profile:
-    """Return a block that records every run in it: ``with plugrad.profile() as p:``.
+    """Return a context manager that records every run in its block.
 
     For each run of this thread, the block records the kernel, the backend, how it ran
     (implementation, decomposition, host, fallback), shapes, dtypes, times, bytes and

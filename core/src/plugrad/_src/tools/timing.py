@@ -32,8 +32,8 @@ class Timing:
 
     def __str__(self) -> str:
         return (
-            f"{_ms(self.seconds)} ms (mean {_ms(self.mean)}), of the first call "
-            f"{_ms(self.kernel_seconds)} ms in kernels; at most {self.peak:,} bytes at "
+            f"{_ms(self.seconds)} ms (mean {_ms(self.mean)}); first call: "
+            f"{_ms(self.kernel_seconds)} ms in kernels, at most {self.peak:,} bytes at "
             "once"
         )
 

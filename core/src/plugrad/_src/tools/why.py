@@ -134,7 +134,7 @@ def _implementation_rows(kernel: Kernel, backend: OpenBackend) -> list[Row]:
 
 
 def _row_end(owner: str, when: str, at: str) -> Row:
-    """Return the last cells of a row: the owner, the condition, and the place."""
+    """Return the last cells of a row: the owner, the condition, and the location."""
     distribution, _, version = owner.partition(" ")
     by = {"distribution": distribution, "version": version}
     return by | {"when": when, "where": at}

@@ -92,7 +92,7 @@ class JitExplanation(NamedTuple):
 
 
 def _implementation_place(step: Step) -> str:
-    """Return the owner and the place of the code that runs a step."""
+    """Return the owner and the location of the code that runs a step."""
     if step.kernel in (MOVE, DRAW):
         return "plugrad"
     layer = registry.kernels[step.kernel.name, step.backend][0]
