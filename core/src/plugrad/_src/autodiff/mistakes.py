@@ -2,7 +2,8 @@
 
 ``grad(lambda x: sum(t))(t)`` is zero: ``t`` is a constant, and ``x`` is not used. But a
 zero gradient can also be correct. So ``grad`` warns only if the result depends on no
-argument and the function refers to a tensor with the values of an argument.
+argument and the function refers to a tensor with the values of an argument. It looks
+for such a tensor only if the first condition holds.
 
 The same holds for values that leave plugrad. Results computed from ``x.numpy()`` have
 no gradient, but reading a value for a log or a decision is fine. So ``grad`` warns only

@@ -55,8 +55,8 @@ def register_gradient(
 
     Args:
         kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
-        named: A dict of functions by input, for inputs whose name is ``backend`` or
-            ``linear``.
+        named: A dict of functions by input, for inputs whose name is that of an option:
+            ``backend`` or ``linear``.
         backend: Apply the gradients only to runs on this backend.
         linear: Whether the functions are linear in the cotangent; if not, there is no
             ``jvp`` through them.
@@ -225,10 +225,11 @@ def override_gradient(
             uses the functions. Outer ones then use true derivatives. By default all of
             them use the functions.
         jvp: For ``pg.jvp``: a dict that maps inputs to functions. Such a function takes
-            the tangent of its input, and other parameters like a gradient function; it
-            returns the contribution of this input to the tangent of the result, and is
-            linear in the tangent. Without these functions, ``jvp`` uses the transpose
-            of the functions of the cotangent, which must then be linear.
+            the tangent of its input, and any other parameters that a gradient function
+            may have. It returns the contribution of this input to the tangent of the
+            result, and must be linear in the tangent. Without these functions, ``jvp``
+            uses the transpose of the functions of the cotangent, which must then be
+            linear.
         functions: A function for each input, as in ``register_gradient``. For a fused
             kernel, which is decomposed otherwise, inputs that are left out get the
             gradient of its decomposition.

@@ -474,7 +474,7 @@ def _by_position(
 ) -> Callable[..., Any]:
     """Return ``function`` as one that takes cotangents and residuals by position.
 
-    ``has_more`` is whether it has other parameters, which keep their defaults.
+    ``has_more`` says whether it has other parameters, which keep their defaults.
     """
     code = getattr(function, "__code__", None)
     if code is not None and not code.co_kwonlyargcount and not has_more:
@@ -517,7 +517,7 @@ def gradients(
 
     Args:
         kernel: The contract.
-        named: A dict of functions by input, for inputs whose name is ``linear``.
+        named: A dict of functions by input, for an input that is named ``linear``.
         linear: Whether the functions are linear in the cotangents.
         functions: Functions by input; None declares that there is no derivative.
 

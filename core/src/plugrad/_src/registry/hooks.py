@@ -230,7 +230,7 @@ class Runtime:
     Raises:
         TypeError: A method of ``arrays`` is missing, an argument is not a function, a
             list of names is a string, or ``max_nbytes`` is not an int.
-        ValueError: There are ``host_kernels`` and no ``host``, or ``max_nbytes`` is
+        ValueError: ``host_kernels`` is given without ``host``, or ``max_nbytes`` is
             less than 1.
 
     Example:

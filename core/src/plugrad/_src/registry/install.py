@@ -1,6 +1,6 @@
 """The command that installs a distribution, for messages and pages.
 
-plugrad is on no package index yet, so its distributions are installed from a checkout.
+plugrad is not on a package index yet: its distributions are installed from a checkout.
 Every piece of advice to install one of them comes from here. When the first version is
 published, only ``RELEASED`` changes: see ``docs/releasing.md``.
 """
@@ -49,8 +49,9 @@ def command(*requirements: str, upgrade: bool = False) -> str:
     """Return the pip command that installs distributions.
 
     Args:
-        requirements: Names, or names with versions, such as ``"plugrad-cpu>=0.1"``. One
-            in ``FOLDERS`` is installed from a checkout if it is on no package index.
+        requirements: Names, or names with versions, such as ``"plugrad-cpu>=0.1"``. A
+            distribution in ``FOLDERS`` is installed from a checkout until it is on a
+            package index.
         upgrade: Whether to install newer versions.
 
     """

@@ -66,7 +66,7 @@ class Registry:
             self.lock, self.contract, self.known, self.load
         )
         # Plugins that are not loaded yet. The core is among them, because its version
-        # is missing.
+        # has not been read.
         self.pending: list[Plugin] = [self.core]
 
     # --- contracts ---------------------------------------------------------------

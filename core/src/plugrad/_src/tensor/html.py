@@ -42,7 +42,7 @@ def table(
     notes: Iterable[str] = (),
     max_rows: int | None = None,
 ) -> str:
-    """Return an HTML table for a notebook; ``plugrad.plugin.html_table`` is public."""
+    """Return an HTML table for a notebook; ``plugin.html_table`` is the public API."""
     sides = [LEFT if title in text_columns else RIGHT for title in titles]
     names = "".join(
         f'<th scope="col"{side}>{escape(title)}</th>'

@@ -217,7 +217,7 @@ def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -
     home = attrs["backend"] if kernel.name == "plugrad.To" else run.backend.name
     for y in outputs:
         if y._home.name != home:
-            return f"returned a tensor of backend {y._home.name!r}"
+            return f"returned a tensor on backend {y._home.name!r}"
         if type(y.shape) is not tuple or any(type(n) is not int for n in y.shape):
             return f"returned the shape {y.shape!r}, which is not a tuple of int"
         try:

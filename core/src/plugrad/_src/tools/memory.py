@@ -215,8 +215,8 @@ class BackendMemory:
         tensors: Tensors whose home is this backend.
         cached_copies: Copies of tensors of other backends that are cached here, and the
             prepared forms that kernels store (``plugrad.plugin.prepared``).
-        buffers: The blocks of memory of the tensors and copies; a view shares that of
-            its base.
+        buffers: The blocks of memory of the tensors and copies; a view shares the block
+            of its base.
         bytes: The size of the buffers.
         peak: The peak memory of the backend in bytes; None if it does not report it.
         kept: The bytes that it keeps for later arrays; None if it does not report them.

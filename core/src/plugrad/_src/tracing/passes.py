@@ -103,7 +103,7 @@ def merge(draft: Draft) -> None:
 
 
 def _equal_constants(draft: Draft) -> dict[int, int]:
-    """Return, for each small constant, the first with the same bits.
+    """Return, for each small constant, the first constant with the same bits.
 
     Ops make constants from Python numbers and shapes, anew each time. Once equal
     constants are one value, the steps that compute the same from them are equal.

@@ -1,4 +1,4 @@
-"""Generated code that checks whether a call is like the recorded one, and replays it.
+"""Generated code that checks whether a call matches the recorded one, and replays it.
 
 The generated module has two functions. ``call(args, kwargs)`` compares the call with
 the recorded one and returns ``MISS`` if anything differs. ``finish(*tensors)`` runs
