@@ -23,7 +23,7 @@ def test_the_program_prints_what_the_page_promises(tmp_path):
 
 
 def test_the_modules_at_the_end_exist():
-    table = PAGE.partition("## Where plugrad has each part")[2]
+    table = PAGE.partition("## Where each part is in plugrad")[2]
     modules = re.findall(r"`(\w+/(?:\w+\.py)?)`", table)
     assert len(modules) > 8
     for module in modules:
