@@ -1,38 +1,38 @@
 # Works in a fresh clone, with nothing but python3 (3.11 or newer), make and a package
-# registry. The suite and the demo run on wheels, as users have them: those of all
-# distributions are built, once for each content, and installed into build/installed.
+# registry. The suite and the demo run on wheels, as users install them: the wheels are
+# built, again only if their contents have changed, and installed into build/installed.
 # Tools run in .venv, where the checkout is installed editable: once, and again when a
 # pyproject.toml changes or when the checkout has moved.
 #
 #   make demo                 train a classifier of digits
-#   make test                 style, types, layers and the suite: what CI runs; a few
-#                             of slow tests, and of those of the kit on wasm and opencl
-#   make test EDITABLE=1      the same on the checkout, in .venv: no wheel is built
-#   make test-all             everything: all rows, more random examples, longer soaks,
-#                             cpu without the C extension, the backend over Numba,
-#                             libraries that take tensors; with SUITE=path the tests of
+#   make test                 style, types, layers and the suite, as in CI; only a few of
+#                             the slow tests, and of the kit's tests on wasm and opencl
+#   make test EDITABLE=1      the same on the checkout, in .venv, without wheels
+#   make test-all             everything: all tests, more random examples, longer soaks,
+#                             cpu without the C extension, the Numba backend, libraries
+#                             that accept tensors; with SUITE=path, also the tests of
 #                             the array API standard
-#   make check                style, types and layers alone
-#   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
+#   make check                only style, types and layers
+#   make test ARGS="-k relu"  further arguments for pytest; JOBS=0 runs one process
 #   make test CONSTRAINTS=tests/lowest.txt  with the oldest dependencies that are allowed
-#   make test-consumers       scikit-learn and other libraries that take tensors
+#   make test-consumers       scikit-learn and other libraries that accept tensors
 #   make test-sanitized       plugrad-cpu's C under AddressSanitizer and UBSan: Linux, gcc
 #   make test-arm64           its kernels on an arm64 that QEMU emulates
 #   make test-windows         its kernels for Windows, under Wine
-#   make test-examples        the backend over Numba, in an environment of its own
-#   make dist                 build what is uploaded into dist/: see docs/releasing.md
-#   make dist-check           build it again, compare, and install it
+#   make test-examples        the Numba backend, in a separate environment
+#   make dist                 build the files to upload, in dist/: see docs/releasing.md
+#   make dist-check           build them again, compare, and install them
 #   make installed            build the wheels that have changed, and install them
-#   make compat               the plugins of each release with the current core, and the
-#                             other way round
+#   make compat               the plugins of each release with the current core, and
+#                             vice versa
 #   make version NEW=0.2.0    write the version into every distribution
-#   make docs                 write what is derived: docs/kernels.md, docs/names.md, types,
-#                             tables and charts of benchmarks
-#   make site                 build the documentation as a site, and check it: build/site
+#   make docs                 write the generated files: docs/kernels.md, docs/names.md,
+#                             types, and the tables and charts of benchmarks
+#   make site                 build the documentation site in build/site, and check it
 #   make site-serve           show it at http://127.0.0.1:8000 while you write
 #   make notebooks            execute the notebooks of examples/notebooks
 #   make test-notebooks       execute them with a smaller configuration, and write nothing
-#   make peers                install what benchmarks/workloads.py --peers compares with
+#   make peers                install the libraries for benchmarks/workloads.py --peers
 #   make clean                remove whatever these targets have made
 
 PYTHON ?= python3
@@ -43,8 +43,8 @@ JOBS ?= auto
 SUITE ?=
 CONSTRAINTS ?=
 
-# What is tested is installed from wheels into an environment of its own, as users have
-# it; with EDITABLE=1 it is the checkout, in .venv: faster while you change it.
+# Tests run on wheels, installed in a separate environment, as users install them. With
+# EDITABLE=1 they run on the checkout, in .venv, which is faster while you edit it.
 VENV := $(if $(CONSTRAINTS),.cache/constrained,.venv)
 INSTALLED := build/$(if $(CONSTRAINTS),constrained,installed)
 ifneq ($(CONSTRAINTS),)
@@ -60,7 +60,8 @@ PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard \
 ACCELERATORS := core/build/.accelerators plugins/cpu/build/.accelerators
 WASM := plugins/wasm/src/plugrad_wasm/modules/plain/index.json
 
-# The stamp says where it was made: the scripts of a moved .venv run the old checkout.
+# The stamp contains the path of the checkout: after a move, the scripts in .venv would
+# still run the old one.
 ifneq ($(wildcard $(STAMP)),)
 ifneq ($(shell cat $(STAMP)),$(CURDIR))
 $(STAMP): moved
@@ -73,7 +74,7 @@ endif
 .PHONY: dist dist-check moved notebooks peers site site-serve test-notebooks version
 .DELETE_ON_ERROR:
 
-# The suite starts hundreds of processes: they need not compile Python anew.
+# The suite starts hundreds of processes, which should share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
 BUILT := $(STAMP) $(WASM) $(ACCELERATORS)
@@ -87,13 +88,13 @@ ENV := $(VENV)
 READY := $(BUILT)
 WHEELS :=
 endif
-# The kit is tested where it is installed: in a checkout, in tests/conformance.
+# The kit is tested where it is installed, which in a checkout is tests/conformance.
 OURS := tests examples/gradient_packs/tests $(if $(EDITABLE),,--ignore tests/conformance)
 KIT := --pyargs plugrad_conformance
 PYTEST := $(ENV)/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
 TEST := $(PYTEST) $(WHEELS) --primitives
 
-# There is a worker for each core: threads of BLAS beside them would only wait.
+# There is a worker for each core, so additional BLAS threads would only wait.
 test: export OMP_NUM_THREADS := 1
 test: $(READY)
 	$(TEST) $(if $(filter tests/%,$(ARGS)),$(ARGS),$(OURS) $(KIT) $(ARGS))
@@ -112,12 +113,12 @@ else
 	done
 endif
 
-# The kit under jit: these files compare each call with a replay, too.
+# The kit's tests of jit, in which test-all also compares each call with a replay.
 SOURCES := tests/conformance/src/
 JIT_KIT := $(wildcard $(SOURCES)plugrad_conformance/ops/test_jit*.py)
 JIT_KIT := $(subst /,.,$(JIT_KIT:$(SOURCES)%.py=%))
 
-# Numba is large, and lags behind NumPy: it is downloaded for this target alone.
+# Numba is large, and lags behind NumPy, so only this target downloads it.
 THIRD := examples/third_party_backend
 THIRD_RUN := $(CURDIR)/.cache/third_party_backend/bin/python
 THIRD_PACKAGES := core plugins/cpu tests/conformance $(THIRD)
@@ -132,14 +133,14 @@ test-examples: .cache/third_party_backend/.installed
 	$(THIRD_RUN) -m pip --quiet install $(THIRD_PACKAGES:%=--editable %)
 	@touch $@
 
-# The tests of the array API consortium: make test-array-api SUITE=../array-api-tests
+# The array API consortium's tests: make test-array-api SUITE=../array-api-tests
 BACKEND ?= cpu
 EXAMPLES ?= 100
 SKIP_DTYPES_opencl := float64,complex128
 XFAILS := .cache/array_api/$(BACKEND).txt
 SKIPS := $(wildcard tests/array_api/$(BACKEND)_skips.txt)
 
-# Only the backend and its host are loaded: dtypes and devices are theirs.
+# Only the backend and its host are loaded, so no others add dtypes or devices.
 test-array-api: $(BUILT) $(VENV)/.group-array-api
 	@test -d "$(SUITE)/array_api_tests" || \
 	{ echo "SUITE= must be the path of a checkout of array-api-tests"; exit 2; }
@@ -153,7 +154,7 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 	-o xfail_strict=true --xfails-file=$(CURDIR)/$(XFAILS) \
 	$(SKIPS:%=--skips-file=$(CURDIR)/%) $(ARGS)
 
-# Libraries that take tensors: our tests of them, and their own of the array API.
+# Libraries that accept tensors: our tests of them, and their own array API tests.
 test-consumers: export OMP_NUM_THREADS := 1
 test-consumers: $(READY) $(ENV)/.group-consumers
 	$(TEST) --all tests/consumers $(ARGS)
@@ -169,23 +170,23 @@ test-arm64 test-windows: test-%: $(BUILT)
 check: $(READY)
 	$(ENV)/bin/python -m pytest tests/test_style.py
 
-# What is uploaded, for each of PYTHONS: see release/build.py. SOURCE_DATE_EPOCH is the
-# time of the files; by default that of the commit.
+# The files to upload, for each of PYTHONS: see release/build.py. SOURCE_DATE_EPOCH is
+# the modification time of the files, by default the time of the commit.
 PYTHONS ?= $(RUN)
 
 dist: $(VENV)/.group-release
 	$(RUN) -m release.build $(PYTHONS:%=--python %)
 
-# Builds it again, compares, and installs each wheel in a fresh environment.
+# Builds the files again, compares, and installs each wheel in a fresh environment.
 dist-check: $(VENV)/.group-release
 	@test -d dist || { echo "there is no dist: run make dist first"; exit 2; }
 	$(RUN) -m release.check $(PYTHONS:%=--python %)
 
-# The plugins of each release with the current core, and the other way round.
+# Tests the plugins of each release with the current core, and vice versa.
 compat: installed
 	$(INSTALLED)/bin/python -m release.compat $(ARGS)
 
-# The lower bounds of our requirements of each other are raised by hand: `make compat`.
+# Lower bounds among our distributions are raised by hand: see `make compat`.
 NEXT_MINOR = $(shell echo $(NEW) | awk -F. '{ print $$1 "." $$2 + 1 }')
 
 version:
@@ -200,7 +201,7 @@ docs: $(STAMP)
 	$(RUN) -m plugrad kernels --markdown > docs/kernels.md
 	$(RUN) -m tests.docs.derived
 
-# The site fails on any warning of MkDocs. It has no notice about successors of MkDocs.
+# The site fails on any MkDocs warning. The variable hides the notice about MkDocs 2.
 site site-serve: export NO_MKDOCS_2_WARNING := 1
 site: $(BUILT) $(VENV)/.group-site
 	$(RUN) -m mkdocs --quiet build
@@ -215,7 +216,7 @@ notebooks: $(BUILT) $(VENV)/.group-gallery
 test-notebooks: $(BUILT) $(VENV)/.group-gallery
 	$(RUN) -m pytest tests/examples/test_notebooks.py $(ARGS)
 
-# Of the wheels, the demo needs those of the core and plugrad-cpu.
+# The demo needs only the wheels of the core and plugrad-cpu.
 demo: $(ENV)/.group-demo
 	$(if $(EDITABLE),,$(ENV)/bin/python -m release.host --install core plugins/cpu)
 	$(ENV)/bin/python examples/digits.py
@@ -256,19 +257,19 @@ $(STAMP): pyproject.toml $(PACKAGES:%=%/pyproject.toml) $(CONSTRAINTS)
 	@for file in $(ACCELERATORS); do mkdir -p $$(dirname $$file) && touch $$file; done
 	@echo "$(CURDIR)" > $@
 
-# What the core and plugrad-cpu have in C is compiled when they are installed, and when it
+# The C code of the core and plugrad-cpu is compiled when they are installed, and when it
 # changes.
 $(ACCELERATORS): %/build/.accelerators: | $(STAMP)
 	cd $* && $(CURDIR)/$(RUN) setup.py --quiet build_ext --inplace
 	@touch $@
 
 core/build/.accelerators: $(wildcard core/src_c/*) core/setup.py
-# Kernels in C of several backends.
+# C kernels that several backends share.
 NATIVE := $(wildcard native/*/*)
 plugins/cpu/build/.accelerators: $(wildcard plugins/cpu/*.py) $(NATIVE) \
 	$(wildcard plugins/cpu/src_c/*.* plugins/cpu/src_c/library/*)
 
-# The modules of plugrad-wasm are made when it is installed, and when C changes.
+# The modules of plugrad-wasm are built when it is installed, and when C code changes.
 $(WASM): $(NATIVE) $(wildcard plugins/wasm/src_c/* plugins/wasm/hatch_build.py) | $(STAMP)
 	$(RUN) plugins/wasm/hatch_build.py
 

@@ -58,7 +58,7 @@ def no_product(x: pg.Tensor, w: pg.Tensor) -> pg.Tensor:
 
 
 def stored(bits: int) -> Callable[[np.ndarray[Any, Any]], Any]:
-    """Return a function that stores weights with 32, 8 or 4 bits, or, for 0, zeros."""
+    """Return a function that stores weights in 32, 8 or 4 bits, or zeros for 0."""
 
     def store(w: np.ndarray[Any, Any]) -> Any:
         if bits == 32:

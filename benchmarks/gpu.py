@@ -1,8 +1,8 @@
 """Measure the backend opencl on a GPU, next to PyTorch and JAX, within ten minutes.
 
-Each line is printed, and the file of ``--json`` is written, as soon as the line is
-known, so a run that is ended early loses nothing. Rows for which ``--minutes`` was too
-short are listed at the end::
+Each line is printed, and the ``--json`` file is rewritten, as soon as the line is
+known, so an interrupted run loses nothing. Rows for which ``--minutes`` was too short
+are listed at the end::
 
     python benchmarks/gpu.py --json gpu.json
     python benchmarks/gpu.py --only launches,workloads --workloads transformer
@@ -52,7 +52,7 @@ PEERS = ("torch", "jax")
 TURN = {"time": 0.15, "warm": 0.05, "calls": 3, "clock": "wall"}
 TURNS_BUDGET_S = 0.5  # seconds of turns, for each workload and contestant
 CASE_SECONDS = 0.1  # one measurement of a case
-QUICK_DIVISOR = 20  # a quick run divides these times by it
+QUICK_DIVISOR = 20  # a quick run divides these times by this number
 TERA_PER_S = 1e-6  # bytes or operations per microsecond -> tera per second
 NAME_WIDTH = 54  # characters of the first column
 ERROR_WIDTH = 100  # characters of an error in a table; the JSON file has the rest

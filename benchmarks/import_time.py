@@ -28,7 +28,7 @@ from pathlib import Path
 import neighbours
 
 ROOT = Path(__file__).parents[1]
-MAX_RATIO = 0.6  # plugrad's import time to NumPy's
+MAX_RATIO = 0.6  # plugrad's import time divided by NumPy's
 PROGRAMS = {
     "bare": "pass",
     "numpy": "import numpy",
@@ -95,7 +95,7 @@ def install(folder: str, package: str | None) -> None:
         neighbours.neighbours(site, 300)
         neighbours.plugins(site, 10)
         return
-    source = f"{folder}/{package}"  # a build writes into its folder
+    source = f"{folder}/{package}"  # a build writes into its source folder
     shutil.copytree(ROOT / package, source, ignore=IGNORED_FILES)
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", f"{folder}/bin/python"]
     subprocess.run([*pip, "install", source], check=True)

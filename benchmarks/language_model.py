@@ -36,7 +36,7 @@ from workloads import environment
 sys.path.append(str(Path(__file__).parents[1]))  # for examples
 STEPS_PER_TURN = 8
 COMPARED_LOSSES = 5 * STEPS_PER_TURN  # the number of initial losses that must agree
-Step = Callable[[int], float]  # the number of the step -> its loss
+Step = Callable[[int], float]  # step number -> loss
 Sampler = Callable[[int], str]  # a number of characters -> text from the model
 
 

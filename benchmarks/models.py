@@ -31,7 +31,7 @@ def cnn(w: Sequence[Any], x: pg.Tensor) -> pg.Tensor:
 
 
 def sgd(loss: Loss, rate: float = 0.01) -> pg.Tensor:
-    """Move the variables of ``loss`` against their gradients; return the loss."""
+    """Take a gradient step with the variables of ``loss``; return the loss."""
     value, gradients = pg.variable_grads(loss)
     for v, dv in gradients.items():
         v.assign(v.value - rate * dv)

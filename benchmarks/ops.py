@@ -99,7 +99,7 @@ def volumes(*more: tuple[int, ...]) -> Sizes:
 
 
 def pairs(cut: int, spatial: int = 2) -> Sizes:
-    """Return images or volumes, and smaller ones: by ``cut`` on each spatial axis."""
+    """Return images or volumes, and others smaller by ``cut`` on each spatial axis."""
 
     def make(large: bool) -> tuple[Array, ...]:
         (x,) = (images() if spatial == 2 else volumes())(large)
@@ -293,7 +293,7 @@ def upsample_transpose(dy: Array) -> Array:
 
 
 def segment_starts(ids: Array) -> Array:
-    """Return the starts of segments."""
+    """Return the index at which each segment starts."""
     return np.flatnonzero(np.diff(ids, prepend=-1))
 
 

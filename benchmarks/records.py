@@ -190,7 +190,7 @@ def parse(name: str, found: Any) -> Record:
         text = f"date: {found['date']!r} is not a date such as 2026-11-23"
         raise RecordError(text) from None
     if "commit" in found and not COMMIT.fullmatch(found["commit"]):
-        raise RecordError(f"commit: {found['commit']!r} is no hash of a commit")
+        raise RecordError(f"commit: {found['commit']!r} is not a commit hash")
     _check_columns(found)
     given["columns"] = tuple(found["columns"])
     given["rows"] = tuple(_row(n, row, found) for n, row in enumerate(found["rows"], 1))
@@ -243,7 +243,7 @@ def _check_names(found: Mapping[str, Any]) -> None:
     if not names:
         raise RecordError("rows: there are none")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise RecordError(f"rows: {', '.join(map(str, repeated[0]))} is there twice")
+        raise RecordError(f"rows: {', '.join(map(str, repeated[0]))} occurs twice")
 
 
 # --- writing ---------------------------------------------------------------------
@@ -364,7 +364,7 @@ def command_line(arguments: Sequence[str]) -> str:
 
 
 def current_commit() -> str:
-    """Return the commit of this checkout; empty if it has changes or is no clone."""
+    """Return the commit of this checkout; empty if it has changes or is not a clone."""
     command = ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True)

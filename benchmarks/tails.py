@@ -5,7 +5,7 @@
     python benchmarks/tails.py --peers PYTHON --write docs/tails.md
 
 PYTHON is an interpreter with torch and jax. The reference is mpmath. The unit is the
-ulp of the exact result: the distance between the two numbers of the dtype next to it.
+ulp of the exact result: the distance between the two nearest numbers of the dtype.
 Results below 1024 times the smallest normal number, and results that the dtype cannot
 represent, are left out. Near a zero of the derivative (where x is 0.5 to 1.5 times
 the zero), the unit is the change of the derivative when x changes by half an ulp, if

@@ -85,7 +85,7 @@ def table(name: str, trick_us: Mapping[str, float], plain: Mapping[str, float]) 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the tricks and print a table of each."""
+    """Measure the tricks and print a table for each."""
     names = lambda text: text.split(",")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(

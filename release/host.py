@@ -39,7 +39,7 @@ def files(package: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def digest(package: Path) -> str:
-    """Return a digest of all inputs of the wheel of a distribution.
+    """Return a digest of everything from which the wheel of a distribution is built.
 
     The inputs include sources that the distribution shares with others.
     """
@@ -133,7 +133,7 @@ def installed_distributions() -> set[str]:
 
 
 def distribution_of(wheel: Path) -> str:
-    """Return the name of the distribution in the name of its wheel."""
+    """Return the name of a distribution, as spelled in the name of its wheel."""
     return wheel.name.partition("-")[0]
 
 

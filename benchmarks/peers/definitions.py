@@ -47,7 +47,7 @@ class Draw:
         self.rng = np.random.default_rng(0)
 
     def __call__(self, *shape: int, scale: float = 1.0) -> Array:
-        """Return numbers of a normal distribution."""
+        """Return normally distributed numbers."""
         return (self.rng.standard_normal(shape) * scale).astype(np.float32)
 
     def integers(self, end: int, count: int) -> Array:
@@ -59,7 +59,7 @@ class Draw:
 
 
 def mlp(f: Draw, batch: int = 128, *sizes: int) -> Inputs:
-    """Return a batch and the weights of 784-256-128-10, or of other sizes."""
+    """Return a batch and the weights of a dense network, by default 784-256-128-10."""
     sizes = sizes or (784, 256, 128, 10)
     inputs = {"x": f(batch, sizes[0]), "labels": f.integers(sizes[-1], batch)}
     for i, (n, m) in enumerate(pairwise(sizes)):
@@ -270,7 +270,7 @@ SIDE_MULTIPLES = {"mobilenet_v2": 32}  # pixels: PyTorch pads other sizes differ
 
 
 def scaled_inputs(name: str, inputs: Inputs, factor: float) -> Inputs:
-    """Return inputs of scaled size: the first part of each, or repetitions."""
+    """Return inputs of scaled size, each truncated or repeated."""
     found = dict(inputs)
     for key, axes in GROWING_AXES.get(name, _ROWS).items() if factor != 1 else ():
         for axis in axes:

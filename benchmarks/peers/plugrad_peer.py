@@ -1,6 +1,6 @@
 """The workloads in plugrad; the argument is the backend, such as ``cpu``.
 
-``cpu-jit`` runs them under ``jit``, and ``cpu-jit-own`` does so without plugins of
+``cpu-jit`` runs them under ``jit``, and ``cpu-jit-own`` does so without plugins from
 other distributions. Both run only the workloads in ``JIT_WORKLOADS``, whose functions
 take their data as arguments. ``cpu-mixed`` runs these under ``jit`` and the others
 eagerly.

@@ -2,7 +2,7 @@
 
 With the second argument ``compile``, only the workloads of ``cpu-jit`` run, compiled by
 ``torch.compile``, which gets the loss and compiles the gradient along with it, because
-it cannot compile calls of ``backward``. With ``cuda``, all workloads run on the first
+it cannot compile calls to ``backward``. With ``cuda``, all workloads run on the first
 GPU.
 
 Images and filters are converted to PyTorch's layouts, NCHW and OIHW, before timing

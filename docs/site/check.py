@@ -117,7 +117,7 @@ def unwanted_files(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
     """Yield files that must not be published, and a sitemap that lacks pages."""
     for path in sorted(site.rglob("*")):
         if path.name == "__pycache__" or path.suffix in SOURCE_SUFFIXES:
-            yield f"{path} is not for readers"
+            yield f"{path} must not be published"
     sitemap = site / "sitemap.xml"
     if sitemap.exists():
         mapped = len(re.findall("<loc>", sitemap.read_text()))
@@ -153,7 +153,7 @@ def undocumented_names(
 
 
 def public_names() -> set[str]:
-    """Return the public names of plugrad that the reference must have."""
+    """Return the public names of plugrad that the reference must contain."""
     from plugrad import geometry, importing, plugin
 
     from tests.surface import public

@@ -1,7 +1,7 @@
 """Diagrams: ``make docs`` writes ``docs/diagrams/name.svg`` from ``name.txt``.
 
 A paragraph is a row of boxes. The first line of a box is its title; a line that begins
-with ``+ `` starts another box of the row. Arrows lead from row to row; a paragraph
+with ``+ `` starts another box in the row. Arrows lead from row to row; a paragraph
 ``-> text`` labels the next one.
 """
 

@@ -242,7 +242,7 @@ def commands() -> str:
 
 
 def names(library: str) -> str:
-    """Return a table of the functions that have another name in a library."""
+    """Return a table of the functions that have a different name in a library."""
     rows = []
     for row in ROWS:
         theirs = getattr(row, library)

@@ -29,7 +29,7 @@ PART_MARKER = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the anchors of headings those of GitHub."""
+    """Give headings the same anchors as on GitHub."""
     config.mdx_configs["toc"]["slugify"] = dialect.slug
     return config
 
@@ -58,7 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _split_kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
-    """Replace the page of kernels by its table; return the kernel contract pages."""
+    """Replace the kernels page with its table; return the kernel contract pages."""
     kernels_page = files.get_file_from_path("kernels.md")
     if kernels_page is None:
         return {}
@@ -72,7 +72,7 @@ def _split_kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
 def on_page_markdown(
     markdown: str, *, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Replace markers by parts generated from the code, and links by the site's.
+    """Replace markers with generated parts, and links with those of the site.
 
     The description of the page, for search engines, is its first paragraph.
     """

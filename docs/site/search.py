@@ -70,7 +70,7 @@ def _config(config: dict[str, Any], code: str) -> dict[str, Any]:
 
 
 def write(site: Path) -> None:
-    """Replace the index of a built site by one for each language."""
+    """Replace the index of a built site with one index for each language."""
     index = json.loads((site / INDEX).read_text())
     translated = {translations.address(page) for page in translations.pages().values()}
     for code, part in split(index, translated).items():

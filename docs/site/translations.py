@@ -123,7 +123,7 @@ def blob_hash(text: str) -> str:
 
 
 def lags(translation: str, english: str) -> bool:
-    """Tell whether the English page has changed since it was translated."""
+    """Return whether the English page has changed since it was translated."""
     recorded = RECORDED.match(translation)
     return recorded is None or recorded[1] != blob_hash(english)
 

@@ -83,7 +83,7 @@ def solve(decays: pg.Tensor, data: Data, newton_steps: int = 12) -> pg.Tensor:
 
 
 def trained(decays: pg.Tensor, data: Data) -> pg.Tensor:
-    """Return ``solve(decays, data)``, with its gradient in ``decays``."""
+    """Return ``solve(decays, data)``, differentiable with respect to ``decays``."""
 
     @pg.custom_grad
     def implicit(decays: pg.Tensor) -> tuple[pg.Tensor, Product]:

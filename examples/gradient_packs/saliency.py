@@ -1,8 +1,8 @@
-"""Draw saliency maps by three gradients of one network: the derivative and two packs.
+"""Draw saliency maps with three gradients of one network: the derivative and two packs.
 
 A small convolutional network learns to read digits (the UCI digits of scikit-learn, 8x8
 pixels, enlarged to 32x32). Then the program computes the gradient of the largest logit
-for the pixels three times. Only ``plugrad.use_gradients`` differs::
+with respect to the pixels three times. Only ``plugrad.use_gradients`` differs::
 
     pip install scikit-learn matplotlib
     python saliency.py [--out saliency.png]

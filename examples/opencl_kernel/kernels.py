@@ -56,7 +56,7 @@ def distances(a: pg.TensorLike, b: pg.TensorLike, /) -> pg.Tensor:
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
         raise ValueError(
             f"distances: {a.dtype}{a.shape} and {b.dtype}{b.shape} do not fit; give "
-            "two matrices of one dtype, with rows of one length"
+            "two matrices of the same dtype, with rows of the same length"
         )
     return _distances(a, b)
 

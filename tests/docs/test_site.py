@@ -385,9 +385,9 @@ def test_files_of_python_and_an_empty_map_are_found(tmp_path, capsys, monkeypatc
     (tmp_path / "sitemap.xml").write_text("<urlset></urlset>")
     assert check.main(tmp_path) == 1
     out = capsys.readouterr().out
-    assert "__pycache__ is not for readers" in out
-    assert "hooks.py is not for readers" in out
-    assert "layers.txt is not for readers" in out
+    assert "__pycache__ must not be published" in out
+    assert "hooks.py must not be published" in out
+    assert "layers.txt must not be published" in out
     assert "sitemap.xml has 0 of 2 pages" in out
 
 

@@ -378,5 +378,5 @@ def test_first_and_second_derivatives_of_the_example():
     ops = runpy.run_path(str(EXAMPLE))
     check_gradients(lambda x: ops["swish"](x, beta=0.7), RNG.normal(size=9))
     check_gradients(ops["distances"], RNG.normal(size=(3, 2)), RNG.normal(size=(4, 2)))
-    with pytest.raises(ValueError, match="rows of one length"):
+    with pytest.raises(ValueError, match="rows of the same length"):
         ops["distances"]([[1.0]], [[1.0, 2.0]])
