@@ -77,7 +77,7 @@ class Residual(nn.Module):
         return self.last(self.sum(torch.stack([x, y], dim=-1)))
 
     def plugrad(self) -> Step:
-        """Return the same in plugrad."""
+        """Return a plugrad function that computes this block."""
         first, second = conv(self.first), conv(self.second)
         return lambda x: pg.relu(x + second(pg.relu(first(x))))
 
@@ -95,7 +95,7 @@ class Dense(nn.Module):
         return torch.cat([x, self.relu(self.conv(x))], dim=1)
 
     def plugrad(self) -> Step:
-        """Return the same in plugrad."""
+        """Return a plugrad function that computes this block."""
         new = conv(self.conv)
         return lambda x: pg.concat([x, pg.relu(new(x))], axis=-1)
 

@@ -15,9 +15,9 @@ from html import escape
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a chart: background, text, muted text, grid, and libraries.
+    """The colors of a chart: background, text, muted text, grid, and libraries.
 
-    A series has the colour of the library with whose name its own name begins.
+    A series has the color of the library whose name its own name starts with.
     """
 
     ground: str
@@ -27,7 +27,7 @@ class Theme:
     libraries: dict[str, str]
 
     def color(self, series: str) -> str:
-        """Return the colour of a series."""
+        """Return the color of a series."""
         return next(x for name, x in self.libraries.items() if series.startswith(name))
 
 
@@ -320,7 +320,7 @@ def _panel(
     width: float,
     theme: Theme,
 ) -> list[str]:
-    """Return the parts of a panel: coloured curves, on axes of a decade or more."""
+    """Return the parts of a panel: colored curves, and axes of at least a decade."""
     parts = [_text(AXES_LEFT, 18, name, theme.text, bold=True)]
     values = [x for curve, _ in curves for x in curve if x is not None]
     if not values:

@@ -1,8 +1,8 @@
 """Print how long a decoder with the sizes of SmolLM2-135M takes for one token.
 
 The weights are random: float32, 8 bits, or 4 bits with an embedding of 8 bits.
-"rounded" rounds the inputs of products to 8 bits. "rest" is the step without products
-with weights. Each figure is the time of the fastest step, in milliseconds::
+"rounded" rounds the inputs of products to 8 bits. "rest" is the step without the
+products with weights. Each figure is the time of the fastest step, in milliseconds::
 
     OMP_NUM_THREADS=1 PLUGRAD_CPU_THREADS=1 python -m benchmarks.decoder
 """

@@ -20,12 +20,12 @@ Parts:
 - ``workloads``: the workloads, timed in turns of 0.15 s on opencl (with ``pg.jit``
   where they benefit from it), torch-cuda and jax-cuda. The results are compared.
 
-In ``bandwidth`` and ``products``, a time is that of many pipelined calls with a wait at
-the end, divided by their number. Each call has run before it is timed, so times do not
-include compilation. In ``workloads``, only the first of several turns compiles, and the
-best turn counts. Every library runs in its own process; a library that is not installed
-is reported and left out. A ratio is the time of a peer divided by that of plugrad:
-above 1, plugrad is faster.
+In ``bandwidth`` and ``products``, a time is that of many pipelined calls with one wait
+at the end, divided by their number. Each call has run before it is timed, so times do
+not include compilation. In ``workloads``, only the first of several turns compiles, and
+the best turn counts. Every library runs in its own process; a library that is not
+installed is reported and left out. A ratio is the time of a peer divided by that of
+plugrad: above 1, plugrad is faster.
 
 Map: the report; the parts; the command line.
 """

@@ -99,7 +99,7 @@ def weights(count: int, size: int) -> tuple[Any, dict[str, Any]]:
 
 
 def layers() -> Case:
-    """Return the forward pass of an object of 20 layers of 8 x 8."""
+    """Return the forward pass of a network object with 20 layers of 8 x 8."""
     x, found = weights(20, 8)
     pairs = [(found[f"w{n}"], found[f"b{n}"]) for n in range(20)]
     network = Network([Layer(w, b, n < 19) for n, (w, b) in enumerate(pairs)])

@@ -1,4 +1,4 @@
-"""Markdown of ``python -m benchmarks.report``: tables, numbers and charts."""
+"""Markdown for ``python -m benchmarks.report``: tables, numbers and charts."""
 
 from __future__ import annotations
 

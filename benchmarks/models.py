@@ -31,7 +31,7 @@ def cnn(w: Sequence[Any], x: pg.Tensor) -> pg.Tensor:
 
 
 def sgd(loss: Loss, rate: float = 0.01) -> pg.Tensor:
-    """Take a gradient step with the variables of ``loss``; return the loss."""
+    """Take a gradient descent step on the variables of ``loss``; return the loss."""
     value, gradients = pg.variable_grads(loss)
     for v, dv in gradients.items():
         v.assign(v.value - rate * dv)

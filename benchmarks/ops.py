@@ -171,7 +171,7 @@ def blocks(x: Array) -> Array:
 
 
 def repeat_windows(y: Array) -> Array:
-    """Return each element once for every position of its window."""
+    """Return each element repeated at every position of its window."""
     for axis in range(1, y.ndim - 1):
         y = np.repeat(y, 2, axis)
     return y
@@ -185,7 +185,7 @@ def conv(x: Array, f: Array) -> Array:
 
 
 def conv_filter(x: Array, dy: Array) -> Array:
-    """Return the gradient of a convolution for its filter, which has size 3."""
+    """Return the filter gradient of a convolution whose filter has size 3."""
     n = x.ndim - 2
     patches = windows(x, (3,) * n, tuple(range(1, n + 1)))
     y = np.tensordot(patches, dy, ([*range(n + 1)], [*range(n + 1)]))
@@ -193,7 +193,7 @@ def conv_filter(x: Array, dy: Array) -> Array:
 
 
 def conv_input(dy: Array, f: Array) -> Array:
-    """Return the gradient of a convolution for the input."""
+    """Return the input gradient of a convolution."""
     n = f.ndim - 2
     padding = [(0, 0), *[(2, 2)] * n, (0, 0)]
     return conv(np.pad(dy, padding), np.flip(f, range(n)).swapaxes(-1, -2))
@@ -256,7 +256,7 @@ def log_softmax(x: Array) -> Array:
 
 
 def band(x: Array) -> Array:
-    """Return the sums of five neighbouring channels."""
+    """Return the sums of five neighboring channels."""
     wide = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(2, 2)])
     return windows(wide, 5, -1).sum(-1)
 
@@ -280,7 +280,7 @@ def upsample(x: Array) -> Array:
 
 
 def upsample_transpose(dy: Array) -> Array:
-    """Return the transpose of doubling the size."""
+    """Apply the transpose of doubling the size."""
     for axis in (1, 2):
         dy = np.moveaxis(dy, axis, 0)
         even = dy[::2]

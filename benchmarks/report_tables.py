@@ -61,7 +61,7 @@ def eager(results: Results, page: str) -> str:
 
 
 def jit(results: Results, page: str) -> str:
-    """Answer what jit gains."""
+    """Answer how much jit gains."""
     rows = []
     columns = {}
     for name in ratios.WORKLOADS:

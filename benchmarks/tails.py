@@ -125,7 +125,7 @@ PEERS = {"torch": torch_derivatives, "jax": jax_derivatives}
 
 
 def answer_request(path: str) -> None:
-    """Replace the requests in a file by their answers; runs in the peers' Python."""
+    """Replace the requests in a file with their answers; runs in the peers' Python."""
     requests = np.load(path)
     found = {}
     for key in requests.files:

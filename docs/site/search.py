@@ -1,8 +1,9 @@
 """The search index of each language.
 
-The theme has one index for the whole site; this module splits it. English pages find
-English pages. A translated page finds the translations in its language and, where there
-is no translation, English pages; it loads its index from the folder of its language.
+The theme has one index for the whole site; this module splits it. The search on an
+English page finds English pages. On a translated page it finds the translations in its
+language and, where there is no translation, English pages; the page loads its index
+from the folder of its language.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draw seven explanations of an image network, and test the order of their pixels.
+"""Draw seven explanations of an image network, and test how they rank pixels.
 
 The better a method, the sooner a score falls while relevant patches are removed::
 

@@ -90,7 +90,7 @@ def nabla(size: int) -> Array:
 
 
 def find_start(target: Array, steps: int, iterations: int) -> tuple[Any, list[float]]:
-    """Return the initial wave that becomes the target after ``steps``; the losses."""
+    """Return the initial wave that leads to the target after ``steps``, and losses."""
     goal, start = pg.asarray(target), pg.zeros(target.shape)
 
     def loss(start: pg.Tensor, goal: pg.Tensor) -> pg.Tensor:
