@@ -15,15 +15,15 @@ typedef struct {
     const void *mask;
     const i32 *lengths;
     f32 *y;
-    /* the fields from here to `mask_query` have the order of the argument `numbers` */
+    /* the fields from here to `mask_query` are in the order of the argument `numbers` */
     u32 batch, heads, groups, queries, keys, size, width, causal;
     u32 length_count; /* 0: all keys are valid; 1: one length for all batches */
     u32 mask_kind, mask_batch, mask_head, mask_query; /* the last three: strides */
     f32 scale;
 } Attention;
 
-/* The state of up to four rows. A row is one query of one head; the heads share one
-   group of keys and values. */
+/* The state of up to four rows. A row is one query of one head; the heads of these rows
+   share one group of keys and values. */
 typedef struct {
     f32 q[ROWS][MAX_SIZE], y[ROWS][MAX_SIZE], p[ROWS][KEYS], peak[ROWS], by[ROWS];
     f64 total[ROWS];

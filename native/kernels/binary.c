@@ -60,10 +60,10 @@ typedef f64 doubles __attribute__((vector_size(8 * LANES)));
 #define SIGN(v) AND(v, VINT((i32)0x80000000)) /* the sign bit */
 #define DIFFER(a, b) SHR(XOR(a, b), 31) /* whether the signs differ */
 
-/* Returns the exact remainder of the truncated p / q: the product of q and a quotient
-   below 2^29 is exact in float64. Rounding makes the quotient too large by at most one.
-   In lanes with a larger quotient or an infinity, the remainder is invalid and `known`
-   is false. */
+/* Returns the exact remainder of p / q, truncated toward zero: the product of q and a
+   quotient below 2^29 is exact in float64. Rounding makes the quotient too large by at
+   most one. In lanes with a larger quotient or an infinity, the remainder is invalid and
+   `known` is false. */
 INLINE vec truncated_remainder(vec p, vec q, vec *known) {
     doubles x = TO_DOUBLES(p), y = TO_DOUBLES(q), n = __builtin_elementwise_trunc(x / y);
     *known = AND(LT(ABS(TO_FLOATS(n)), VEC(0x1p29f)), LT(ABS(q), VEC(INFINITY)));
@@ -181,7 +181,7 @@ enum { BLOCK = 4 * LANES }; /* elements that are computed together */
 
 typedef struct {
     const f32 *in[3];
-    u32 step[3]; /* distance of blocks; 0: one block, filled with one element */
+    u32 step[3]; /* distance between blocks; 0: one block, filled with one element */
 } Blocks;
 typedef void Pair(const Blocks *s, f32 *y, u32 blocks);
 

@@ -11,8 +11,8 @@ typedef enum { FOUR_BITS, UNSIGNED, SIGNED } Codes;
 
 typedef struct {
     const f32 *x, *sums;    /* float32 rows; the sum of each block of a row */
-    const i16 *rounded;     /* replaces `x` if rows are rounded */
-    const i8 *bytes;        /* replaces `rounded` if there is only one row */
+    const i16 *rounded;     /* used instead of `x` if rows are rounded */
+    const i8 *bytes;        /* used instead of `rounded` for a single row */
     const f32 *factors;     /* the factor of each block of the rounded rows */
     const u8 *codes;
     const f32 *scale, *offset;
@@ -119,7 +119,7 @@ INLINE vec floats_of(const u8 *p, Codes kind, bool high) {
     return (vec)__builtin_convertvector(b, Floats);
 }
 
-/* Computes `columns` outputs from `first` on for `rows` rows from `row` on. */
+/* For `rows` rows from `row` on, computes `columns` outputs, beginning with `first`. */
 INLINE void multiply(const Product *s, u32 first, u32 columns, u32 row, u32 rows, Codes kind,
                      u32 block) {
     u32 n = s->inputs, blocks = n / block, chunk = kind == FOUR_BITS ? block / 2 : block;
@@ -332,7 +332,7 @@ INLINE bool multiply_bytes(const Product *s, u32 grain) { return false; }
 #endif
 
 /* Writes [rows, outputs]; see the kernel BlockQuantizedMatMul. `work` has room for x
-   and for two numbers per block of x. A block has at most MAX_BLOCK codes. They occupy
+   and for two values per block of x. A block has at most MAX_BLOCK codes. They occupy
    `block` bytes, or half as many with 4 bits; this number of bytes is a multiple of
    LANES and of WORDS. */
 EXPORT("block_matmul_f32")

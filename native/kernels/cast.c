@@ -58,7 +58,7 @@ static f64 from_half(u16 h) {
     return sign * (e ? ldexp(1024 + m, e - 25) : ldexp(m, -24));
 }
 
-/* Rounds to nearest, ties to even. */
+/* Returns x rounded to float16: to nearest, ties to even. */
 static u16 to_half(f64 x) {
     u16 sign = signbit(x) ? 0x8000 : 0;
     x = fabs(x);

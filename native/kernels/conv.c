@@ -13,8 +13,8 @@
 
 typedef struct {
     const Windows *w;
-    const Axis *axes; /* of one phase */
-    u32 channels;     /* of the input, per group */
+    const Axis *axes; /* the axes of one phase */
+    u32 channels;     /* input channels per group */
 } Im2col;
 
 static const f32 zeros[KC];
@@ -136,8 +136,7 @@ static void pack_im2col_transposed(const Gemm *g, const f32 *x, u32 i, u32 rows,
 
 /* --- float32 ---------------------------------------------------------------------- */
 
-/* Sets y to zero if a phase has no positions, so that no product writes its elements.
-   */
+/* Sets y to zero if a phase has no positions: no product writes its elements then. */
 static void clear_output(const Windows *w, void *y, u32 itemsize) {
     u32 n = (u32)w->batch * (u32)w->out * itemsize;
     bool needed = false;

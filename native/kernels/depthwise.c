@@ -155,7 +155,7 @@ static void run_rows(u32 begin, u32 end, void *ctx) {
         WindowRow row = find_row(s, i);
         Axis a = *last;
         bool dense = a.gap == 1 && a.step == 1 && a.stride == 1;
-        if (dense) a.gap = a.step = a.stride = 1; /* constants for the compiler */
+        if (dense) a.gap = a.step = a.stride = 1; /* compile-time constants */
         if (dense && a.positions == 3)
             a.positions = 3, run_row(&row, &a, channels);
         else if (dense && a.positions == 5)

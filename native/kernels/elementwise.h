@@ -8,8 +8,8 @@
 #pragma once
 #include "plugrad.h"
 
-#define GRAIN 65536 /* elements for one thread: waking another thread costs 40 us */
-#define SLOW 2048 /* the same for functions that take at least 10 ns per element */
+#define GRAIN 65536 /* maximum for a single thread: waking another one costs 40 us */
+#define SLOW 2048 /* the grain of functions that take at least 10 ns per element */
 /* The number of elements per piece. Arrays longer than the grain are divided into
    smaller pieces, so that threads get even shares: with pieces of 65,536 elements, one
    of two threads would get two thirds of 200,000 elements. */
@@ -60,7 +60,7 @@ typedef struct {
 
 /* On targets with INTERLEAVES, the plugin defines functions NAME_interleaved. They
    compute most of a long array, four registers at a time, and return the number of
-   computed elements. */
+   elements that they computed. */
 #if !INTERLEAVES
 #define INTERLEAVED(NAME, n, ...) 0
 #else
@@ -89,7 +89,7 @@ typedef struct {
 
 typedef struct {
     const void *in[3];
-    u32 size[3]; /* bytes of an element */
+    u32 size[3]; /* size of an element in bytes */
     i32 step[3];
 } Operands;
 

@@ -11,7 +11,7 @@ enum { GRAIN = 65536, COLUMNS = 64 };
 #if SMALL_CODE
 enum { SINGLE_NUMBERS = 0 };
 #else
-enum { SINGLE_NUMBERS = 1 }; /* a separate loop for rows of one number */
+enum { SINGLE_NUMBERS = 1 }; /* a separate loop for rows of one element */
 #endif
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
     u32 depth, count, outer, size, width;
 } Rows;
 
-/* Returns the number of the row at index i, in row-major order of `sizes`. */
+/* Returns the row to which index i refers, counting in row-major order of `sizes`. */
 INLINE u32 find_row(const Rows *r, u32 i) {
     const i32 *index = r->indices + i * r->depth;
     u32 row = 0;

@@ -23,10 +23,10 @@ enum { PACK_FIRST_MAX_ROWS = 0, PACK_GROUP_PANELS = 1 };
 enum { TASK_MIN_MULTIPLY_ADDS = 0, TASK_MAX_MULTIPLY_ADDS = 1, TASKS_PER_THREAD = 0 };
 enum { IN_PLACE_MAX_SPAN = 0, PAGE_ELEMENTS = 1, PACK_A_MIN_COLUMNS = 0 };
 enum { TASK_MIN_PANELS = 1 };
-#define thread_count() (u32)1 /* here, its value does not matter */
+#define thread_count() (u32)1 /* its value does not matter on this target */
 #else
-/* The minimum number of multiply-adds that is worth waking a thread (about 5 us), and
-   the maximum number per task (2 to 4 ms). */
+/* The minimum number of multiply-adds for which waking a thread (about 5 us) pays off,
+   and the maximum number per task (2 to 4 ms). */
 enum { TASK_MIN_MULTIPLY_ADDS = 1 << 19, TASK_MAX_MULTIPLY_ADDS = 1 << 28 };
 enum { TASKS_PER_THREAD = 2 };
 /* The maximum distance between the first and the last row of a transposed A that is
@@ -107,10 +107,10 @@ static void pack_b_panels(const f32 *b, i32 row, u32 panels, u32 depth, f32 *to)
 typedef struct {
     const Gemm *g;
     f32 *b;                          /* a block of B, packed */
-    u32 batch, j, columns, k, depth; /* start and size of the block */
-    u32 panels;                      /* of B per batch */
+    u32 batch, j, columns, k, depth; /* where the block begins, and its size */
+    u32 panels;                      /* panels of B per batch */
     u32 height, across;              /* rows and panels per task */
-    u32 down, tasks;                 /* tasks per column of tasks, and per batch */
+    u32 down, tasks;                 /* tasks per column of tasks; tasks per batch */
     u32 interleaved; /* number of batches whose rows of C form one row, or 1 */
     bool a_in_place;                 /* A is read in place */
     bool b_in_place; /* the first rows read B in place, and copy it for the others */
@@ -352,7 +352,7 @@ void gemm(const Gemm *g) {
    once, for all rows. */
 enum { GEMV_MAX_ROWS = 4 };
 /* The numbers of rows and columns of b that are read together, so that the sums are
-   seldom loaded and stored. */
+   rarely loaded and stored. */
 enum { ROWS_AT_ONCE = 8, COLUMNS_AT_ONCE = 8 };
 
 #if READS_IN_PLACE

@@ -16,7 +16,7 @@ enum { MR = GEMM_MR, SCATTERED_MR = GEMM_SCATTERED_MR };
 enum { PACKED_MR = GEMM_PACKED_MR, NR = GEMM_NR };
 enum { MC = GEMM_MC, TASK_ROWS = GEMM_TASK_ROWS, KC = GEMM_KC, NC = GEMM_NC };
 
-/* If A is not packed, its number of rows must be a multiple of this: there are
+/* If A is not packed, its number of rows must be a multiple of this constant: there are
    micro-kernels for MR, 2 MR / 3 and MR / 3 rows if MR is divisible by three. */
 enum { UNPACKED_ROW_MULTIPLE = MR % 3 ? MR : MR / 3 };
 
@@ -26,9 +26,9 @@ typedef enum { LINEAR, RELU, RELU6, LEAKY_RELU, PRELU, ELU, SIGMOID } Activation
 
 typedef struct {
     const f32 *bias;   /* one per column, or null */
-    const f32 *slopes; /* of PRELU, one per column */
+    const f32 *slopes; /* the slopes of PRELU, one per column */
     Activation activation;
-    f32 slope; /* of LEAKY_RELU */
+    f32 slope; /* the slope of LEAKY_RELU */
 } Epilogue;
 
 /* Applies the epilogue to n columns of a row; y[0] is in column j. */
@@ -57,11 +57,11 @@ struct Gemm {
     bool transposed;
     /* The offset of row i of C; null: i * c_row. */
     u32 (*offset)(const Gemm *g, u32 i);
-    const void *context;            /* for `pack` and `offset` */
+    const void *context;            /* data for `pack` and `offset` */
 };
 
-/* Returns the address of row t of a packed block of A. Its next column is PACKED_MR
-   elements further. Rows are packed in groups of four. */
+/* Returns the address of row t of a packed block of A. The next column is PACKED_MR
+   elements later. Rows are packed in groups of four. */
 INLINE f32 *packed_row(f32 *to, u32 t, u32 depth) {
     return to + t / PACKED_MR * PACKED_MR * depth + t % PACKED_MR;
 }

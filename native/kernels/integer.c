@@ -85,7 +85,7 @@ typedef struct {
     const i8 *panels;
     void *y;
     const QuantizedEpilogue *end;
-    u32 m, n, k, words, first; /* `first`: number of the first packed row */
+    u32 m, n, k, words, first; /* `first`: index of the first packed row */
     u32 step, columns, across; /* bytes per row; columns per tile; tiles per row */
     i32 zero;
     bool is_signed, uses_dot;
@@ -156,9 +156,8 @@ static void pack_rows(u32 begin, u32 end, void *ctx) {
 
 /* --- the product ------------------------------------------------------------------ */
 
-/* Runs tasks. A task covers TASK_ROWS rows and the columns of one tile, so that what it
-   reads stays in the cache.
-   */
+/* Runs tasks. A task covers TASK_ROWS rows and the columns of one tile, so that its
+   operands stay in the cache. */
 static void multiply_tasks(u32 begin, u32 end, void *ctx) {
     const Product *s = ctx;
     u32 size = s->end->to <= TO_FLOAT32 ? 4 : 1;

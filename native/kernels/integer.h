@@ -22,7 +22,7 @@ INLINE i32 byte_at(const void *p, bool is_signed) {
     return !p ? 0 : is_signed ? *(const i8 *)p : *(const u8 *)p;
 }
 
-/* Returns the epilogue of n columns. `memory` has 2 N elements, where N is n rounded up
+/* Returns the epilogue for n columns. `memory` has 2 N elements, where N is n rounded up
    to a multiple of MAX_TILE_COLUMNS. The epilogue subtracts `factor` times the sums of
    weights `sums` (null: 0), and adds the bias. `scales` is the number of scales: 0, 1
    or n. */

@@ -53,7 +53,7 @@ INLINE vec exp_near(vec x) {
 }
 
 /* Returns `nearby` where the mask `near` is set, and e^x elsewhere. It is not inlined,
-   so that its constants do not occupy registers of the loop. */
+   so that its constants do not occupy registers in the loop. */
 static __attribute__((noinline)) vec exp_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(AT_LEAST(x, -105), 90);
     vec n = NEAREST(MUL(a, VEC(1.44269504f)));
@@ -228,7 +228,7 @@ typedef struct {
     vec main, small, n;
 } Gaussian;
 
-INLINE Gaussian gaussian(vec x) { /* for |x| <= 10.5 */
+INLINE Gaussian gaussian(vec x) { /* requires |x| <= 10.5 */
     vec high = MUL(x, x), low = FMA(x, x, NEG(high));
     Gaussian e;
     e.n = FMA(high, VEC(-1.44269504f), VEC(ROUND_TO_INT_MAGIC));

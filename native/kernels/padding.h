@@ -44,7 +44,7 @@ typedef struct {
 } Extent;
 
 /* Finds the extents that the windows of all phases read. Returns true if the windows
-   stay inside of x; then the extents are those of x itself. */
+   stay inside x; then the extents are those of x itself. */
 static bool find_extents(const Windows *w, Extent *extents) {
     bool inside = true;
     for (u32 d = 0; d < 3; d++) {
@@ -113,8 +113,8 @@ static void read_by_indices(Gemm *g, const PaddedInput *s, const Axis *a, u32 wi
 /* A filter gradient that is the sum of products over parts of the windows. */
 typedef struct {
     const Gemm *all;
-    u32 windows;   /* per part */
-    f32 *partials; /* the consecutive results of the parts */
+    u32 windows;   /* windows per part */
+    f32 *partials; /* the results of the parts, one after the other */
 } FilterParts;
 
 static u32 filter_size(const Gemm *g) { return g->m * (u32)g->c_row; }

@@ -32,7 +32,7 @@ typedef double f64;
 typedef _Complex float c64;
 typedef _Complex double c128;
 
-#ifndef EXPORT /* defined as empty for copies whose functions are not exported */
+#ifndef EXPORT /* empty in copies of a file whose functions are not exported */
 #define EXPORT(name) __attribute__((export_name(name)))
 #endif
 #define EXPORT_DATA __attribute__((used, visibility("default")))
@@ -43,7 +43,7 @@ typedef _Complex double c128;
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* For loops that do not gain from vectors: they compile to a tenth of the code. */
+/* For loops that do not gain from vectors: scalar code is a tenth of the size. */
 #define SMALL _Pragma("clang loop vectorize(disable) unroll(disable)")
 /* For loops that are limited by pointer arithmetic: four float32 vectors per iteration,
    read and written at constant offsets. */
@@ -64,24 +64,24 @@ typedef _Complex double c128;
 
 /* --- threads (defined by each plugin) -------------------------------------------- */
 
-#define MAX_THREADS 64 /* as in runtime.py; a worker has 256 KiB of stack */
+#define MAX_THREADS 64 /* the same as in runtime.py; a worker has 256 KiB of stack */
 
 /* Divides the items 0..n-1 into pieces of at most `grain` items, and calls body(begin,
-   end, ctx) for each piece, on all threads; in the plain WebAssembly modules, on one
-   thread. Returns when all pieces are done. Choose the grain such that a piece takes 10
-   to 500 us: Ctrl-C is checked between pieces. On WebAssembly, a body must not call
+   end, ctx) for each piece: on all threads or, in the plain WebAssembly modules, on
+   one thread. Returns when all pieces are done. Choose the grain such that a piece takes
+   10 to 500 us: Ctrl-C is checked between pieces. On WebAssembly, a body must not call
    parallel_for; on native targets it may, and the calling thread then does all of the
    work. */
 void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
                   u32 grain);
 
-/* Returns the number of this thread, from 0 (the caller) to threads - 1. */
+/* Returns the index of this thread, from 0 (the caller) to threads - 1. */
 u32 thread_id(void);
 /* Returns the maximum number of threads. Defined only with READS_IN_PLACE. */
 u32 thread_count(void);
 
-/* On native targets: returns scratch memory that this thread keeps until it ends, aligned
-   to cache lines. `which` is 0, 1 or 2; the size for each must always be the same. */
+/* On native targets: returns scratch memory, aligned to cache lines, that belongs to this
+   thread until it ends. `which` is 0, 1 or 2; each must always have the same size. */
 void *thread_scratch(u32 which, size_t bytes);
 
 /* Does not return once the user has pressed Ctrl-C. Pieces that take longer than 500 us,

@@ -30,7 +30,7 @@ INLINE void store_up_to_lanes(f32 *p, vec v, u32 n) {
     if (n == LANES) STORE(p, v);
     else vstore_partial(p, v, n);
 }
-/* Runs the statement for each vector of a row: the `count` elements from j on. */
+/* Runs the statement for each vector of a row: elements j to j + count - 1. */
 #define EACH_VECTOR(n, ...)                                                              \
     for (u32 j = 0; j < n; j += LANES) {                                                 \
         u32 count = MIN(LANES, n - j);                                                   \
@@ -40,7 +40,7 @@ INLINE void store_up_to_lanes(f32 *p, vec v, u32 n) {
 #define PUT(p, v) store_up_to_lanes((p) + j, v, count)
 #define ONE_MINUS(x) SUB(VEC(1), x)
 
-/* Returns the number of the step that is computed i-th. */
+/* Returns the index of the step that is computed in iteration i. */
 static u32 step_number(const Sequence *s, u32 i) {
     return s->reverse ? s->steps - 1 - i : i;
 }

@@ -11,7 +11,7 @@
 #if SMALL_CODE
 enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOUR_ROWS = 0,
       PREFETCH_BYTES = 0 };
-#else /* longer lines: with short ones, a row would end before its prefetch arrives */
+#else /* long lines: with short ones, a row would end before its prefetch arrives */
 enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOUR_ROWS = 1,
       PREFETCH_BYTES = 1536 };
 #endif
@@ -190,7 +190,7 @@ static void run_fold(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 siz
         run_fold(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T)); \
     }
 
-#if SMALL_CODE /* the same without lines: a fifth of the code */
+#if SMALL_CODE /* folds without lines: a fifth of the code size */
 #define FOLD_SMALL(NAME, T, A, STEP)                                                     \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Fold *f = ctx;                                                             \

@@ -30,7 +30,7 @@
 typedef struct {
     const Region *region;
     void *const *arrays;
-    u64 bytes;    /* of all arrays */
+    u64 bytes;    /* total size of all arrays */
     bool streams; /* outputs go through tiles and streaming stores */
     bool is_part; /* arrays begin with the first element of the piece */
 } Call;

@@ -13,7 +13,7 @@ enum { ARRAY, SCALAR, BROADCAST, TILE };
 
 typedef struct {
     int32_t kind, size;
-    int32_t place; /* for TILE and BROADCAST: number of the tile in scratch memory */
+    int32_t place; /* for TILE and BROADCAST: index of the tile in scratch memory */
     int32_t loop;  /* for BROADCAST: index of its rank, sizes and strides in `loops` */
 } RegionSlot;
 

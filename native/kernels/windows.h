@@ -43,7 +43,7 @@ INLINE void check_tensors(const Windows *w, const void *x, const void *y, u32 si
     INSIDE(y, out);
 }
 
-/* A window: the number of its image, and the index of its output along each axis. */
+/* A window: the index of its image, and the index of its output along each axis. */
 typedef struct {
     u32 image;
     i32 output[3];
@@ -67,7 +67,7 @@ INLINE void four_outputs(const Axis *a, u32 i, u32 end, Output *p) {
     }
 }
 
-/* Returns the number of the element that a window writes, not counting channels. */
+/* Returns the index of the element that a window writes, not counting channels. */
 INLINE u32 output_element(const Axis *a, Output p) {
     u32 i = p.image;
     for (u32 d = 0; d < 3; d++) {
@@ -78,8 +78,8 @@ INLINE u32 output_element(const Axis *a, Output p) {
     return i;
 }
 
-/* Returns the number of the element that a window reads at a position, not counting
-   channels; -1 outside of the input. */
+/* Returns the index of the element that a window reads at a position, not counting
+   channels; -1 outside the input. */
 INLINE i32 input_element(const Axis *a, Output p, const i32 *position) {
     u32 i = p.image;
     for (u32 d = 0; d < 3; d++) {
@@ -90,7 +90,7 @@ INLINE i32 input_element(const Axis *a, Output p, const i32 *position) {
     return (i32)i;
 }
 
-/* Returns the number of a position in the filter. */
+/* Returns the index of a position in the filter. */
 INLINE u32 filter_position(const Windows *w, const Axis *a, const i32 *position) {
     u32 i = 0;
     for (u32 d = 0; d < 3; d++) {
@@ -101,7 +101,7 @@ INLINE u32 filter_position(const Windows *w, const Axis *a, const i32 *position)
     return i;
 }
 
-/* Position number i of a phase, in row-major order; next_position() advances to the next
+/* The i-th position of a phase, in row-major order; next_position() advances to the next
    one and returns whether there is one. */
 #define POSITION(i, a)                                                                 \
     {(i32)((i) / (u32)((a)[1].positions * (a)[2].positions)),                          \
@@ -157,7 +157,7 @@ INLINE u32 span_size(const Span *s) {
     return n;
 }
 
-/* Runs the statement for each position of a span, in row-major order. `e` is the number
+/* Runs the statement for each position of a span, in row-major order. `e` is the index
    of the element at that position. Gaps must be positive. */
 #define EACH_POSITION(s, a, e)                                                         \
     for (i32 t0_ = (s)->first[0]; t0_ < (s)->last[0]; t0_++)                           \

@@ -24,7 +24,7 @@ typedef struct {
     const Epilogue *epilogue;
 } WinogradConv;
 
-/* The number of filters whose transform is worth another thread. */
+/* The number of filters for whose transform another thread pays off. */
 enum { TASK_MIN_FILTERS = WINOGRAD_THREAD_FILTERS };
 
 /* --- filter transform ------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static const f32 *tile_input(const WinogradConv *s, Output p, i32 row, i32 colum
 }
 
 #if !READS_IN_PLACE
-/* Rows of A are tiles; `a - x` is the number of the matrix, from 0 to 15. */
+/* Rows of A are tiles; `a - x` is the index of the matrix, from 0 to 15. */
 static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
                        f32 *block) {
     const WinogradConv *s = g->context;
@@ -131,8 +131,8 @@ static void transform_input(u32 i, u32 end, void *ctx) {
 
 /* --- output transform -------------------------------------------------------------- */
 
-/* Computes four channels of an output without Winograd's algorithm. This is for
-   infinities, because their differences are NaN. */
+/* Computes four channels of an output directly. If the input contains infinities,
+   Winograd's algorithm subtracts them from each other, which gives NaN. */
 static v4 direct_conv(const WinogradConv *s, Output p, u32 k) {
     v4 total = SPLAT(0);
     for (i32 i = 0; i < 9; i++) {
@@ -267,7 +267,7 @@ static void run_tiles(WinogradConv *s, u32 all, u32 tiles, u32 lanes) {
 typedef struct {
     const WinogradConv *job;
     u32 all, tiles; /* tiles in total; tiles at a time */
-    u32 next;       /* the first tile that no worker has begun */
+    u32 next;       /* the first tile that no worker has started */
 } Workers;
 
 /* A worker computes tiles until none are left; within a worker, `gemm` runs on one

@@ -2,7 +2,7 @@
 #pragma once
 
 #define REGISTER 4
-/* 16 of the registers contain the tile of C */
+/* 16 registers contain the tile of C */
 #define GEMM_MR 8
 #define GEMM_SCATTERED_MR 8
 #define GEMM_PACKED_MR 8

@@ -1,6 +1,6 @@
 /* The functions of processor.h for float32 vectors of any width. This file is included
    once per vector type T; TF and TU are the vector types with float32 and u32 elements.
-   `f32x4` in a name gives the type of the elements, not their number. */
+   In names, `f32x4` stands for the type of the elements, not for their number. */
 #define F(v) ((TF)(v))
 #define U(v) ((TU)(v))
 #define V(v) ((T)(v))

@@ -14,7 +14,7 @@
 #define CACHE_CONTROL 1
 #define INTERLEAVES 1
 #define WINOGRAD_THREAD_FILTERS 2048
-/* Eight additions can be issued during the latency of one. */
+/* Eight additions can be issued within the latency of one. */
 #define ROUND 64
 #define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(4)")
 

@@ -3,7 +3,7 @@
 
 #if defined(__AVX512F__)
 #define REGISTER 16
-/* 32 registers, of which 24 contain the tile of C */
+/* 32 registers; 24 of them contain the tile of C */
 #define GEMM_MR 12
 #define GEMM_SCATTERED_MR 6
 #define GEMM_PACKED_MR 12
@@ -12,7 +12,7 @@
 #define GEMM_KC 512
 #elif defined(__AVX2__)
 #define REGISTER 8
-/* 16 registers, of which 12 contain the tile of C */
+/* 16 registers; 12 of them contain the tile of C */
 #define GEMM_MR 6
 #define GEMM_SCATTERED_MR 6
 #define GEMM_PACKED_MR 12
@@ -57,7 +57,7 @@
 #define DOT_U8_I8(a, b)                                                                \
     _mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)(a), (__m256i)(b)),                \
                       _mm256_set1_epi16(1))
-#define WORDS_MADD_I16 16 /* half a register of AVX-512 */
+#define WORDS_MADD_I16 16 /* half an AVX-512 register */
 #define HALF_MADD_I16(a, b) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
 #endif
 
