@@ -31,7 +31,7 @@ FOLDERS = [NATIVE / "kernels", ROOT / "src_c/library"]
 NARROW = {"binary", "cast", "compare"}
 FLAGS = ["-std=gnu17", "-O3", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math"]
-# -iquote applies to #include "..." only; <windows.h> remains the header of the system.
+# -iquote applies to #include "..." only; <windows.h> is still the system header.
 INCLUDES = [
     word
     for folder in (*FOLDERS, NATIVE)

@@ -91,7 +91,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     const Entry *entry; /* in the library, which is never closed */
-    Py_ssize_t count;   /* of its arguments */
+    Py_ssize_t count;   /* number of its arguments */
     bool strided;
 } Function;
 
@@ -153,7 +153,7 @@ PyTypeObject FunctionType = {
 /* --- products -------------------------------------------------------------------- */
 
 typedef struct {
-    npy_intp sizes[2], steps[2]; /* of rows and columns; steps in elements */
+    npy_intp sizes[2], steps[2]; /* of rows, of columns; steps are in elements */
 } Matrix;
 
 /* Returns whether `x` is a float32 matrix that the kernel can read in place. */

@@ -38,7 +38,7 @@ typedef struct {
 
 typedef struct {
     int rank, nd;
-    npy_intp dims[MAX_RANK], size; /* of the result */
+    npy_intp dims[MAX_RANK], size; /* shape and size of the result */
     /* sizes and strides of the loop, in elements */
     npy_intp sizes[MAX_RANK], strides[MAX_OPERANDS][MAX_RANK];
 } Loop;

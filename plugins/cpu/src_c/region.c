@@ -42,7 +42,7 @@ typedef struct {
     int place_count, count;
     const void *program; /* NULL unless there are several kernels */
     Region region;
-    MachineCode code; /* from another compiler, or NULL */
+    MachineCode code; /* made by another compiler, or NULL */
     long long items, unit;
     unsigned int units, grain;
     ParallelFor parallel_for;
@@ -304,7 +304,7 @@ static PyObject *make_machine_code(PyObject *module, PyObject *args) {
         return NULL;
     ParallelFor parallel_for = units ? (ParallelFor)function_named("parallel_for") : NULL;
     if (parallel_for == NULL) {
-        PyErr_Clear(); /* no library of kernels is loaded */
+        PyErr_Clear(); /* no kernel library is loaded */
         units = 0;
     }
     Function *self = new_function(NULL, args);

@@ -19,7 +19,7 @@ DTYPES += ["string"]
 
 
 def boxed(y: Any) -> Array:
-    """Return an array; NumPy represents a single string as bytes, without an array."""
+    """Return an array, even for a single string, which NumPy returns as bytes."""
     return np.array(y, object) if type(y) is bytes else y
 
 

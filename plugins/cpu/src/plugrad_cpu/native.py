@@ -38,7 +38,7 @@ LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a level includes the levels 
 MAX_ELEMENTS = 2**31  # arrays must have fewer, because kernels count in 32 bits
 HALVES = "cast_f16_f32", "cast_f32_f16"
 COPY_MIN_BYTES = 1 << 16  # from this size on, C copies faster than NumPy
-SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # of library names
+SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # suffix of library names
 
 
 def _open_library() -> str:

@@ -37,6 +37,6 @@ def open_cpu() -> Runtime:
 
 @hookimpl
 def plugrad_backends() -> list[Backend]:
-    """Return the one backend."""
+    """Return the backend ``cpu``."""
     contracts = [*BACKWARD_KERNELS.values()]
     return [Backend("cpu", open=open_cpu, priority=1, contracts=contracts)]

@@ -13,7 +13,7 @@ them. A program consists of three tables:
     Where each value is stored; a row is a ``SLOT``. ``kind`` is ``ARRAY`` (as many
     elements as the region), ``SCALAR`` (one element, used for all), ``BROADCAST`` (an
     array that is broadcast into a tile) or ``TILE`` (an intermediate result). ``size``
-    is the size of an element in bytes. ``place`` is the number of the tile in the
+    is the size of an element in bytes. ``place`` is the index of the tile in the
     memory of a thread. For ``BROADCAST``, ``loop`` is the index in the table ``loops``
     at which the description of the broadcast begins.
 ``steps``
@@ -62,10 +62,10 @@ __all__ = [
 SLOT = np.dtype([("kind", "i4"), ("size", "i4"), ("place", "i4"), ("loop", "i4")])
 ARRAY, SCALAR, BROADCAST, TILE = range(4)
 MAX_SLOTS = 128  # REGION_SLOTS of region.h
-MAX_OPERANDS = 3  # of a step
+MAX_OPERANDS = 3  # operands of a step
 CACHE_ELEMENTS = 8192  # float32: two thirds of the smallest first-level caches
-LONG_TILE = 2048  # elements of a tile
-# Elements of a tile if loop calls are cheap: 4 % faster than LONG_TILE on Zen 3.
+LONG_TILE = 2048  # elements per tile
+# Elements per tile if loop calls are cheap: 4 % faster than LONG_TILE on Zen 3.
 SHORT_TILE = 1024
 Tables = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]
 BOOL = np.dtype(np.bool_)
@@ -229,7 +229,7 @@ def program(
 
 
 def _join_runs(runs: Sequence[Run], slots: Slots) -> Run | None:
-    """Return a single run that replaces two runs; None if there is none."""
+    """Return a single run that replaces two runs; None if they cannot be joined."""
     if len(runs) < 2 or any(run.name not in ARITHMETIC for run in runs):
         return None
     first, second = runs
@@ -277,7 +277,7 @@ class Slots:
         rows: The rows of the table ``slots``.
         loops: The numbers of the table ``loops``.
         constants: The slots of constants, which are not passed in a call.
-        places: The number of tiles that a thread needs memory for.
+        places: The number of tiles for which a thread needs memory.
         periods: The number of elements after which each broadcast array repeats.
         free: Tile slots that can be reused, by the size of their elements.
 
@@ -291,7 +291,7 @@ class Slots:
         self.rows: list[tuple[int, int, int, int]] = []
         self.loops: list[int] = []
         self.periods: list[int] = []
-        self.free: dict[int, list[int]] = {1: [], 4: []}  # by element size in bytes
+        self.free: dict[int, list[int]] = {1: [], 4: []}  # keys: element size in bytes
         self._last = {x: s for s in graph.steps for x in s.inputs}
         broadcast = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
         for x in (*graph.inputs, *graph.constants):

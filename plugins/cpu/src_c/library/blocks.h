@@ -9,7 +9,7 @@ enum { BLOCK_MEMORY = 1 << 17 }; /* elements of scratch memory per thread */
    begins at element `i / every * many` of the array. If `place` is not negative, the
    value is in the scratch memory, from element `place` on. */
 typedef struct {
-    int32_t place, size; /* bytes of an element */
+    int32_t place, size; /* `size`: bytes per element */
     uint32_t every, many;
 } BlockValue;
 

@@ -24,7 +24,7 @@ struct Copy {
     const Axis *axes; /* the outer axes */
     i64 x_row, x_column, y_row, y_column;
     u64 n, m, rows, columns; /* sizes of a plane and of a tile */
-    u32 outer, down, across, size; /* outer axes; tiles of a plane; bytes of an element */
+    u32 outer, down, across, size; /* outer axes; tiles per plane; bytes per element */
     Tile *tile;
 };
 
@@ -211,7 +211,7 @@ EXPORT("copy") void copy_strided(const u8 *x, u8 *y, const i64 *how, u32 size) {
 
 typedef struct {
     const u8 *x;
-    u64 width; /* bytes of a row */
+    u64 width; /* bytes per row */
 } Part;
 
 typedef struct {

@@ -22,7 +22,7 @@ typedef union {
 typedef struct {
     const char *name, *prototype;
     void (*call)(const Argument *a);
-    char kinds[MAX_ARGUMENTS + 1]; /* of the arguments, such as "ppud" */
+    char kinds[MAX_ARGUMENTS + 1]; /* one letter per argument, such as "ppud" */
 } Entry;
 
 #define ENTRY(NAME, PROTOTYPE, KINDS, ...)                                               \

@@ -147,7 +147,7 @@ static void *run_worker(void *number) {
     return NULL;
 }
 
-static void reset_after_fork(void) { /* in the child */
+static void reset_after_fork(void) { /* runs in the child */
     pool.started = pool.active = pool.sleeping = 0, pool.body = NULL;
     pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.work, NULL);
@@ -155,7 +155,7 @@ static void reset_after_fork(void) { /* in the child */
     pthread_mutex_init(&run_lock, NULL);
 }
 
-enum { STACK_MIN_BYTES = 1 << 20 }; /* of a worker; the default of musl is 128 KiB */
+enum { STACK_MIN_BYTES = 1 << 20 }; /* stack of a worker; musl's default is 128 KiB */
 
 static void start_workers(void) {
     static bool registered;

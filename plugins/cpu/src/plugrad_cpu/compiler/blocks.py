@@ -27,7 +27,7 @@ from ..regions import MAX_SLOTS, SHORT_TILE, Slots, Tables
 from .operands import bytes_of
 from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
 
-MAX_ARGUMENTS = 16  # of a kernel, as in entry.h
+MAX_ARGUMENTS = 16  # arguments of a kernel, as in entry.h
 REGION = np.dtype(
     [
         *[("slot_count", "i4"), ("step_count", "i4"), ("tile", "i4")],
@@ -53,9 +53,9 @@ PROGRAM = np.dtype(
 PART_OF, COUNT_OVER, NUMBER, LAST = range(4)
 KINDS = "puud"  # the letters of these kinds in entry.h
 SCRATCH_ELEMENTS = 1 << 17  # BLOCK_MEMORY of blocks.h
-BLOCK_ELEMENTS = 1 << 12  # of a block of short rows
-CACHE_LINE_ELEMENTS = 16  # float32 elements of a cache line
-PIECE_ELEMENTS = 1 << 16  # of a parallel_for piece; fewer if there are many steps
+BLOCK_ELEMENTS = 1 << 12  # elements of a block of short rows
+CACHE_LINE_ELEMENTS = 16  # float32 elements per cache line
+PIECE_ELEMENTS = 1 << 16  # per parallel_for piece; fewer if there are many steps
 
 Write = Callable[[Graph], tuple[Slots, Tables] | None]
 Completion = Callable[[Any], Any]

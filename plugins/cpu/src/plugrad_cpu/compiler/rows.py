@@ -15,7 +15,7 @@ from plugrad.plugin import Graph, Step
 from ..kernels.reduce import REDUCE_MIN_ELEMENTS, plan
 from ..native import MAX_ELEMENTS
 
-ROW_MAX_ELEMENTS = 1 << 16  # of a row in a region
+ROW_MAX_ELEMENTS = 1 << 16  # for rows in a region
 VIEW = "BroadcastTo"
 FOUR_ROWS = 32  # reduce.c sums rows of this length four at a time
 
@@ -92,8 +92,8 @@ def _reads_views(step: Step, graph: Graph) -> bool:
 def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
     """Return a function that returns the ``Call`` of a row kernel.
 
-    The first inputs contain all rows (see ``ARRAYS``); each other input is a single row
-    or missing.
+    The first inputs contain all rows (see ``ARRAYS``); the others are single rows or
+    missing.
     """
 
     def make(step: Step, graph: Graph) -> Call | None:

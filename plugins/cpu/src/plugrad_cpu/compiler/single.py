@@ -24,12 +24,12 @@ from ..pool import native
 from .operands import bytes_of, operands
 from .rows import values
 
-MEMORY = (-1,)  # as an argument, it stands for the workspace of a kernel
+MEMORY = (-1,)  # stands for the workspace among the arguments of a kernel
 Argument = Any  # a number, None, an array, or (value,) for a value of the graph
 
 
 def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any:
-    """Return a kernel bound to its numbers and constants.
+    """Return a C kernel with its numbers and constants filled in.
 
     Args:
         graph: A graph of one step.

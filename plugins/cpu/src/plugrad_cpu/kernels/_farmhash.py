@@ -1,8 +1,8 @@
 """FarmHash's Fingerprint64 of many strings at once.
 
-The algorithm is Geoff Pike's FarmHash (https://github.com/google/farmhash): the 64-bit
-hash of its ``na`` part, the fingerprint, which is the same on every machine and will
-not change. Strings of the same length are hashed together, one vector operation per
+The algorithm is Geoff Pike's FarmHash (https://github.com/google/farmhash): its 64-bit
+``na`` hash is the fingerprint, which is the same on every machine and will not change.
+Strings of the same length are hashed together, one vector operation per
 step; NumPy's unsigned integers wrap.
 """
 
@@ -117,7 +117,7 @@ def _hash_33_to_64(table: Array) -> Array:
 
 
 def _weak_hash_32(table: Array, at: int, a: Array, b: Array) -> Pair:
-    """Return FarmHash's weak hash of 32 bytes and two seeds: two numbers."""
+    """Return FarmHash's weak hash of 32 bytes and two seeds, a pair of numbers."""
     w, x, y, z = (_fetch(table, at + i) for i in (0, 8, 16, 24))
     a = a + w
     b = _rotated(b + a + z, 21)
@@ -128,7 +128,7 @@ def _weak_hash_32(table: Array, at: int, a: Array, b: Array) -> Pair:
 def _round(
     table: Array, at: int, state: tuple[Array, Array, Array, Pair, Pair], last: bool
 ) -> tuple[Array, Array, Array, Pair, Pair]:
-    """Mix 64 bytes into the state; the last bytes use other factors."""
+    """Mix 64 bytes into the state; the last 64 bytes use different factors."""
     x, y, z, v, w = state
     factor: Array | np.uint64 = K1
     small_factor = np.uint64(1)

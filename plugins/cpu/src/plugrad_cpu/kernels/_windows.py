@@ -68,7 +68,7 @@ def as_pixels(x: Array) -> Array:
 
 
 def read(x: Array, index: Index, buffer: Array) -> Array:
-    """Return the elements at an index; many strided ones are copied to ``buffer``.
+    """Return the elements at an index; copy them to ``buffer`` if many are strided.
 
     The buffer must be contiguous, so that ``as_pixels`` returns a view of it, not a
     copy.

@@ -91,7 +91,7 @@ def prelu(x: Array, alpha: Array) -> Array:
 
 @elementwise("step_f32")
 def step(x: Array, alpha: float) -> Array:
-    """Return 1 if ``x`` is positive, NaN if it is NaN, and else ``alpha``."""
+    """Return 1 if ``x`` is positive, NaN if it is NaN, and otherwise ``alpha``."""
     y = np.array(x > 0, x.dtype)
     if alpha:  # masked copies are slow if the mask is irregular
         np.copyto(y, x.dtype.type(alpha), where=x <= 0)
@@ -106,7 +106,7 @@ kernels["Step"] = lambda x, *, alpha: step(x, alpha)
 @elementwise("elu_f32")
 @_wide
 def elu(x: Array) -> Array:
-    """Add two terms; for each element one of them is 0."""
+    """Add two terms, one of which is 0 for each element."""
     return np.expm1(_negative_part(x)) + _positive_part(x)
 
 
@@ -226,7 +226,7 @@ def tanh_grad(dy: Array, x: Array) -> Array:
     return _slope(dy, x, 2.0)
 
 
-# Gradients in C; for other dtypes, their decompositions run.
+# Gradients in C; for dtypes that C does not support, their decompositions run.
 _GELU = {"Gelu": "gelu", "GeluTanh": "gelu_tanh"}
 _BACK = _GELU | {name: name.lower() for name in ("Relu", "Sigmoid", "Tanh", "Erf")}
 for _name, _symbol in _BACK.items() if LOADED else ():

@@ -15,9 +15,9 @@ from ..native import kernels as in_c
 kernels = KernelTable()
 ATTEND = in_c("attention", FLOAT32_SUFFIX)
 ROTATE = in_c("rotary_embedding", FLOAT32_SUFFIX)
-MAX_SIZE = 256  # of a head, as in attention.c
+MAX_SIZE = 256  # maximum size of a head, as in attention.c
 # The largest number of queries per group for which C is as fast as separate products.
-# If C can leave out keys, it is always faster.
+# If C can skip keys, it is always faster.
 MAX_ROWS = 16
 
 

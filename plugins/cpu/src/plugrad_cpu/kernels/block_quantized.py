@@ -16,13 +16,13 @@ kernels = KernelTable()
 MULTIPLY = in_c("block_matmul", FLOAT32_SUFFIX)
 UNPACK = in_c("dequantize_blocks", FLOAT32_SUFFIX)
 LANES = 16  # a multiple of the vector length of every processor
-MAX_BLOCK = 256  # as in block_quantized.c
+MAX_BLOCK = 256  # codes per block, as in block_quantized.c
 MAX_ROWS = 4  # for more rows, a product with unpacked weights is faster
-PANEL_ELEMENTS = 1 << 18  # weights that are unpacked at once
+PANEL_ELEMENTS = 1 << 18  # weights to unpack at once
 
 
 def kind_of(codes: Array, bits: int) -> int:
-    """Return the number by which C knows an encoding."""
+    """Return the number that stands for an encoding in C."""
     return 0 if bits == 4 else 1 if codes.dtype == np.uint8 else 2
 
 
@@ -51,7 +51,7 @@ def block_matmul(
     bits: int,
     rounded: bool,
 ) -> Any:
-    """Multiply few rows by the codes, and more rows by panels of unpacked weights."""
+    """Multiply a few rows by the codes, or many rows by panels of unpacked weights."""
     function = MULTIPLY.get(x.dtype)
     outputs, blocks = scale.shape
     inputs = x.shape[-1]

@@ -30,9 +30,9 @@ CASTS = {
 
 @kernels("Cast")
 def cast(x: Array, *, dtype: np.dtype) -> Array:
-    """Use ``astype``, except from floating-point numbers to integers.
+    """Use ``astype``, except to convert floating-point numbers to integers.
 
-    In NumPy, values out of range give a result that depends on the processor; here they
+    For values out of range, the result of NumPy depends on the processor; here they
     wrap.
     """
     if x.dtype.kind == "c" and dtype.kind not in "cb":
@@ -82,7 +82,7 @@ def fill(
     value: complex | bytes,
     dtype: np.dtype,
 ) -> Array:
-    """Get zeros, except -0, from the system, which is faster than filling memory."""
+    """Fill an array; memory for 0 (but not -0) comes zeroed from the system."""
     if value == 0 and copysign(1, value.real) > 0:
         return np.zeros(shape, dtype)
     return filled(shape, value, dtype)

@@ -27,7 +27,7 @@ kernels = KernelTable()
 SINGLE = in_c("depthwise_single")
 ALL = in_c("depthwise")
 FILTER = in_c("depthwise_filter")
-MAX_LINES = 32  # of the input per row of windows, as in depthwise.c
+MAX_LINES = 32  # input lines per row of windows, as in depthwise.c
 
 
 @kernels("DepthwiseConv2dNative")

@@ -20,7 +20,7 @@ Position = tuple[int, tuple[int, ...], Index, Index]
 def _positions(windows: Windows) -> Iterator[Position]:
     """Yield kernel positions from last to first, numbered from 1.
 
-    Windows that read padding at a position are left out.
+    Windows that read padding at a position are omitted.
     """
     rows = [*np.ndindex(*windows.window)]
     for number, tap in enumerate(reversed(rows), 1):
@@ -64,8 +64,8 @@ def _largest(
 def _winners(x: Array, filter: Array, windows: Windows) -> Array:
     """Return the number of each window's first position with the largest sum, or 0.
 
-    Of several sums that round to the same number, the largest is the one with the
-    largest rounding error.
+    If several sums round to the same number, the largest is the one with the largest
+    rounding error.
     """
     y = dilation2d(x, filter, geometry=windows)
     found = np.zeros(y.shape, np.int32)

@@ -15,7 +15,7 @@ kernels = KernelTable()
 READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
 ADD = in_c("scatter_add", NUMBER_SUFFIXES)
 ADD_WIDE = in_c("scatter_add_wide", FLOAT_SUFFIXES)
-MAX_AXES = 64  # of a NumPy array
+MAX_AXES = 64  # axes of a NumPy array
 GATHER_MIN_ELEMENTS = 8192  # below, NumPy is as fast
 
 
@@ -42,7 +42,7 @@ def take(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
 def gathered(
     op: str, x: Array, indices: Array, axis: int, batch_dims: int = 0
 ) -> Array:
-    """Read rows in C or by ``take``, which checks the range; errors name ``op``."""
+    """Read rows in C or by ``take``, which checks indices; errors name ``op``."""
     n = x.shape[axis]
     if batch_dims or indices.size * x.size >= GATHER_MIN_ELEMENTS * n:
         y = _read(x, indices, axis, batch_dims)
@@ -66,7 +66,7 @@ def gathered(
 
 
 def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
-    """Read rows in C; None if NumPy must read them, or report a wrong index."""
+    """Return rows read in C; None if NumPy must read them or report a bad index."""
     if not READ or not x.flags.c_contiguous or x.dtype.hasobject:
         return None
     lead = x.shape[:batch_dims]
@@ -114,7 +114,7 @@ def out_of_range(op: str, indices: Array, axis: int, n: int) -> IndexError:
 
 @kernels("UnsortedSegmentSum")
 def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> Array:
-    """Sum rows by id; ids out of range are left out."""
+    """Sum rows by id; rows with an id out of range are ignored."""
     return added(x, segment_ids, num_segments)
 
 
@@ -124,7 +124,7 @@ WIDER[np.dtype("f2")] = np.dtype("f4")
 
 
 def added(x: Array, ids: Array, count: int) -> Array:
-    """Return ``count`` sums of the rows of ``x`` by id; ids out of range are left out.
+    """Return ``count`` sums of the rows of ``x`` by id; ignore ids out of range.
 
     Sums of many rows, and all sums of float16, are accumulated in float64.
     """

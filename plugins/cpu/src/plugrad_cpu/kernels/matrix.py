@@ -49,7 +49,7 @@ def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any
 
 
 def _has_nonfinite(x: Array) -> Array:
-    """Return which matrices contain NaN or an infinity."""
+    """Return a mask of the matrices that contain NaN or an infinity."""
     return np.asarray(~np.isfinite(x).all((-2, -1)))
 
 

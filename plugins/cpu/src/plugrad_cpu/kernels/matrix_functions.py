@@ -11,7 +11,7 @@ from ..arrays import Array
 
 kernels = KernelTable()
 
-PANEL_COLUMNS = 32  # eliminated per step; BLAS updates the remaining columns
+PANEL_COLUMNS = 32  # columns eliminated per step; BLAS updates the rest
 
 
 @kernels("Lu")
@@ -61,7 +61,7 @@ def _eliminate_panel(a: Array, order: Array, begin: int, end: int) -> None:
 
 
 def _swap_rows(rows: Array, at: Array, i: int, others: Array) -> None:
-    """Swap row ``i`` of each matrix with the matrix's row in ``others``."""
+    """Swap row ``i`` of each matrix with the row that ``others`` names for it."""
     rows[at, others], rows[:, i] = rows[:, i].copy(), rows[at, others]
 
 
@@ -82,7 +82,7 @@ PADE_MAX_NORM = 5.371920351148152
 
 @kernels("MatrixExp")
 def matrix_exp(x: Array) -> Array:
-    """Halve until the approximant is accurate, then square as many times (float64)."""
+    """Halve ``x`` until the approximant is accurate, then square as often (float64)."""
     a = x.astype(np.result_type(x.dtype, np.float64))
     finite = np.isfinite(a).all((-2, -1))
     a[~finite] = 0

@@ -30,7 +30,7 @@ RMS_NORM = in_c("rms_norm")
 
 
 def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
-    """Run softmax, log-softmax or their gradients in C; else NotImplemented."""
+    """Run softmax, log-softmax or their gradients in C, or return NotImplemented."""
     function = functions.get(xs[0].dtype)
     like = xs[0]
     given = None if function is None else contiguous(*xs)
@@ -78,7 +78,7 @@ def fused_batch_norm(
     *,
     epsilon: float,
 ) -> Array:
-    """Run in C for one number per channel; else on NumPy, mostly in place."""
+    """Run in C if parameters have one value per channel; otherwise run on NumPy."""
     if x.dtype == HALF:
         parameters = mean, variance, scale, offset
         return in_float32(fused_batch_norm, x, *parameters, epsilon=epsilon)
@@ -123,14 +123,14 @@ def layer_norm(
 
 
 def _is_row(y: Array | None, n: int) -> bool:
-    """Return whether a scale or offset has one number for each element of a row."""
+    """Return whether a scale or offset has one value for each element of a row."""
     return y is None or (y.size == n and (n == 1 or y.shape[-1] == n))
 
 
 def layer_norm_grad(
     dy: Array, x: Array, scale: Array | None, *, axis: Axes, epsilon: float
 ) -> Array:
-    """Run in C; for other dtypes the decomposition runs."""
+    """Run in C, or return NotImplemented, which makes the decomposition run."""
     if x.dtype == HALF:
         return in_float32(layer_norm_grad, dy, x, scale, axis=axis, epsilon=epsilon)
     function = LAYER_NORM_GRAD.get(x.dtype)
@@ -146,7 +146,7 @@ def layer_norm_grad(
 
 
 def rms_norm(x: Array, scale: Array | None, *, axis: Axes, epsilon: float) -> Array:
-    """Normalize over the last axis in C; else the decomposition runs."""
+    """Normalize over the last axis in C, or return NotImplemented."""
     if x.dtype == HALF:
         return in_float32(rms_norm, x, scale, axis=axis, epsilon=epsilon)
     function = RMS_NORM.get(x.dtype)
@@ -167,7 +167,7 @@ if LOADED:
 
 
 def _scale_and_shift(y: Array, factor: Array | None, offset: Array | None) -> Array:
-    """Return ``y * factor + offset``, in place."""
+    """Return ``y * factor + offset``, computed in place."""
     if factor is not None:
         y *= repeat_row(factor, y)
     if offset is not None:

@@ -31,7 +31,7 @@ AVERAGE_BACK = in_c("avg_pool_grad")
 
 
 def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | None:
-    """Run a C kernel that writes an array of ``shape``; None if C cannot."""
+    """Run a C kernel that writes an array of ``shape``; None if C cannot do it."""
     function = table.get(xs[0].dtype)
     if function is None or len({x.dtype for x in xs}) > 1:
         return None
@@ -185,7 +185,7 @@ def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def _counts(windows: Windows, least: int, dtype: np.dtype) -> Array:
-    """Return the element count of each window, ``[*outputs, 1]``, or one for all."""
+    """Return each window's element count, ``[*outputs, 1]``, or one count for all."""
     axes = [np.array([sum(row) for row in axis]) for axis in windows.inside]
     counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, int)])
     counts = np.maximum(counts, least).astype(dtype)

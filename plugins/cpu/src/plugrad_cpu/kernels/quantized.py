@@ -1,7 +1,7 @@
 """Int8 and uint8 convolutions and matrix products in C; without C, they are decomposed.
 
-The C kernels multiply packed weights. If weights are used again, their packed form is
-cached with them.
+The C kernels multiply packed weights. If weights are used repeatedly, their packed
+form is cached with them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRODUCT = native.kernels("quantized_matmul", {INT8: "_i8"})
 DEPTHWISE = native.kernels("quantized_depthwise", {INT8: "_i8"})
 PACK = native.kernels("pack_panels", {INT8: "_i8"})
 PANEL_COLUMNS = 16  # NR of integer.c
-MAX_POSITIONS = 64  # of a window, as in integer_depthwise.c
+MAX_POSITIONS = 64  # positions of a window, as in integer_depthwise.c
 # The index of a result's dtype in this list is its number in integer.h.
 RESULTS = [np.dtype(name) for name in ("int32", "float32", "int8", "uint8")]
 

@@ -104,7 +104,7 @@ def ragged_tensor_to_tensor(
         count = len(rows)
     if count != len(values):
         raise ValueError(
-            f"{op}: there are {len(values)} values, and space for {count} in the rows"
+            f"{op}: there are {len(values)} values, but the rows have space for {count}"
         )
     sizes = _sizes(op, shape, (*natural, *values.shape[1:]), values.ndim - 1)
     positions_in_y = np.arange(min(natural[0], sizes[0] + 1))

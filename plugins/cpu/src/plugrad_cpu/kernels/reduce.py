@@ -1,4 +1,4 @@
-"""Reductions: in C for large arrays of dtypes that C supports, else on NumPy."""
+"""Reductions: in C for large arrays of dtypes that C supports, otherwise on NumPy."""
 
 import builtins
 import functools
@@ -37,7 +37,7 @@ FOLDS: Any = {
 }
 ARGS = {name: in_c(name, SIGNED_SUFFIXES) for name in ("argmax", "argmin")}
 REDUCE_MIN_ELEMENTS = 2048  # below, NumPy is as fast and accurate enough
-PIECE_ELEMENTS = 32768  # elements that one piece reduces
+PIECE_ELEMENTS = 32768  # elements that a piece reduces
 PIECE_COLUMNS = 1024  # columns of a piece, as in reduce.c
 
 Axes = tuple[int, ...]
@@ -82,7 +82,7 @@ def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Ar
 
 @functools.lru_cache(maxsize=4096)
 def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
-    """Return the final shape, and the result shape and numbers to pass for each C call.
+    """Return the final shape and, for each C call, its result shape and arguments.
 
     Adjacent axes are reduced together, the last axes first.
     """

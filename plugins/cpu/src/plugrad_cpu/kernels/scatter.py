@@ -1,6 +1,6 @@
 """Reading and writing at indices with several coordinates.
 
-Each index is converted to a row number of a flattened table.
+Each index is converted to a row index of the flattened tensor.
 """
 
 import math
@@ -13,11 +13,11 @@ from .gather import added, out_of_range
 
 kernels = KernelTable()
 
-MAX_LISTED = 16  # coordinates; for so few, a Python loop is faster
+MAX_LISTED = 16  # up to this many coordinates, a Python loop is faster
 
 
 def rows_of(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
-    """Return indices in axes of ``sizes`` as indices in the flattened axis."""
+    """Return indices into axes of ``sizes`` as indices into the flattened axis."""
     coordinates = indices.astype(np.int64, copy=False)
     if (coordinates.view(np.uint64) >= np.array(sizes, np.uint64)).any():
         for axis, n in enumerate(sizes):

@@ -38,7 +38,7 @@ def upper_bound(sorted_sequence: Array, values: Array) -> Array:
 
 @kernels("Unique")
 def unique(x: Array, *, axis: int, sorted: bool) -> tuple[Array, Array]:
-    """Number the distinct elements, and renumber them if another order is asked for.
+    """Number the distinct elements; renumber them if a different order is requested.
 
     At first, elements of a vector are in ascending order; slices are keys of a dict, in
     the order of their first appearance.

@@ -56,7 +56,7 @@ def broadcast_args(s0: Array, s1: Array) -> Array:
 
 @kernels("Tile")
 def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
-    """Broadcast to an axis of repetitions before each axis, and merge the two."""
+    """Add an axis of repetitions before each axis by broadcasting; merge the two."""
     pairs = [*zip(repetitions, x.shape, strict=True)]
     y = np.broadcast_to(
         x.reshape([m for n in x.shape for m in (1, n)]), [m for p in pairs for m in p]

@@ -33,7 +33,7 @@ def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Arr
 
 @kernels("PadV2")
 def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array:
-    """Write ``x`` into the middle; zeros (but not -0.0) come from the system."""
+    """Write ``x`` into the middle; zeros (but not -0.0) come from zeroed memory."""
     if x.nbytes >= COPY_MIN_BYTES:
         return _surrounded(x, paddings, filled((), constant_values, x.dtype))
     sizes = [*zip(x.shape, paddings, strict=True)]

@@ -58,7 +58,9 @@ def sparse_fill_empty_rows(
     rows = indices[:, 0]
     count = dense_shape[0].item()
     if count < 0:
-        raise ValueError(f"sparse.fill_empty_rows: {count} rows must not be negative")
+        raise ValueError(
+            f"sparse.fill_empty_rows: the number of rows, {count}, must not be negative"
+        )
     if rows.size and (rows.min() < 0 or rows.max() >= count):
         raise out_of_range("sparse.fill_empty_rows", rows, 0, count)
     counts = np.bincount(rows, minlength=count)

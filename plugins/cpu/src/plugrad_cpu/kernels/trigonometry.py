@@ -44,7 +44,7 @@ def tan(x: Array) -> Array:
 @kernels("Tanh")
 @elementwise("tanh_f32")
 def tanh(x: Array) -> Array:
-    """At infinities, take the zero's sign from Im x, like the array API standard."""
+    """At infinities, take the zero's sign from Im x, as the array API standard does."""
     y: Array = np.tanh(x, out=np.empty_like(x))
     if x.dtype.kind == "c":
         np.copyto(y.imag, np.copysign(0, x.imag), where=np.isinf(x.real))

@@ -318,8 +318,8 @@ ERRORS = [
     (lambda: dense(-1, [3, IDS], BY_IDS), ValueError, "at least 0 and below 3"),
     (lambda: dense(-1, [4, IDS[::-1]], BY_IDS), ValueError, "must not decrease"),
     (lambda: dense(-1, [4, [-1] * 9], BY_IDS), ValueError, "at least 0 and below 4"),
-    (lambda: dense(-1, [4, IDS[:-1]], BY_IDS), ValueError, "9 values, and space for 8"),
-    (lambda: dense(-1, [[0, 8]], BY_SPLITS), ValueError, "9 values, and space for 8"),
+    (lambda: dense(-1, [4, IDS[:-1]], BY_IDS), ValueError, "but the rows have space"),
+    (lambda: dense(-1, [[0, 8]], BY_SPLITS), ValueError, "9 values, but the rows"),
     (
         lambda: dense(-1, [[0, 5, 4, 9]], BY_SPLITS),
         ValueError,

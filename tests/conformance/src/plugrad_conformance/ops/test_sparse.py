@@ -320,7 +320,7 @@ ERRORS = [
     (
         lambda: sparse.fill_empty_rows(np.zeros((0, 2), int), [], [-4, 2], 0),
         ValueError,
-        "sparse.fill_empty_rows: -4 rows must not be negative",
+        "sparse.fill_empty_rows: the number of rows, -4, must not be negative",
     ),
     (
         lambda: sparse.fill_empty_rows([[0]], [1, 2], [1], 0),
