@@ -345,19 +345,19 @@ def test_calls_that_do_not_fit():
         op(pg.ones(3), pg.ones(2), s=1)
     with pytest.raises(TypeError, match="lacks s and has no t"):
         op(pg.ones(3), 1.0, t=1)
-    with pytest.raises(TypeError, match="s='a' is no number of type float"):
+    with pytest.raises(TypeError, match="s='a' is not a number of type float"):
         op(pg.ones(3), 1.0, s="a")
     with pytest.raises(TypeError, match="no code for complex64; dtypes= lists float32"):
         op(pg.ones(3, dtype="complex64"), 1, s=1)
     heat = source_kernel("custom.Heat(x; rate)", HEAT.replace("T rate", "int rate"))
-    with pytest.raises(TypeError, match=r"rate=1\.5 is no number of type int"):
+    with pytest.raises(TypeError, match=r"rate=1\.5 is not a number of type int"):
         heat([1.0], rate=1.5)
     heat = source_kernel("custom.Heat(x; rate)", HEAT.replace("T *x", "float *x"))
-    with pytest.raises(TypeError, match="x is int32, and the kernel takes float"):
+    with pytest.raises(TypeError, match="x is int32, but the kernel takes float"):
         heat(pg.asarray([1]), rate=1)
     code = "__kernel void k(__global T *x, __global T *y, long x_shape1) {}"
     flat = source_kernel("custom.Flat(x)", code)
-    with pytest.raises(ValueError, match=r"takes x_shape1, and x has shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"takes x_shape1, but x has shape \(3,\)"):
         flat([1.0, 2.0, 3.0])
 
 

@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_BYTES = 64 << 20  # of all files; above, the least recently used are deleted
-FILES_PER_TRIM = 64  # files that a process writes between two checks of the size
+MAX_BYTES = 64 << 20  # in total; beyond it, the least recently used are deleted
+FILES_PER_TRIM = 64  # files that a process writes between two checks of the total size
 DIGEST = hashlib.sha256().digest_size
 
 
@@ -73,7 +73,7 @@ _written = 0
 
 
 def write(key: str, code: bytes) -> None:
-    """Write code to the cache; it is no error if the folder cannot be written."""
+    """Write code to the cache, or do nothing if the folder is not writable."""
     global _written
     directory = folder()
     if directory is None:

@@ -1,4 +1,4 @@
-"""Writes LLVM IR by llvmlite's IRBuilder: modules, functions, and vectors.
+"""Writes LLVM IR with llvmlite's IRBuilder: modules, functions, and vectors.
 
 ``Code.builder`` is the builder of a function, as the documentation of llvmlite
 describes it. The operators of ``Vector`` write one instruction each, in the order in
@@ -27,7 +27,7 @@ DOUBLE = ir.DoubleType()
 # Types by kind: float32, float64, bool in registers, int32, bool in memory.
 ELEMENTS = {"f": FLOAT, "d": DOUBLE, "?": BIT, "i": INT32, "b": BYTE}
 SIZES = {"f": 4, "d": 8, "b": 1}
-ALIGNMENT = 64  # of memory on the stack
+ALIGNMENT = 64  # alignment of stack memory in bytes
 # A function attribute: use vectors as wide as a register, although some processors
 # prefer narrower ones. It is a string, so llvmlite has no name for it.
 WIDE_VECTORS = '"prefer-vector-width"="512"'
@@ -154,7 +154,7 @@ class Module:
 
 
 class Code:
-    """Writes a function, most of whose vectors have ``lanes`` elements.
+    """Writes a function; most of its vectors have ``lanes`` elements.
 
     Attributes:
         module: The module of the function.
@@ -323,19 +323,19 @@ class Vector:
         return self.code.constant(other, self.kind, self.lanes)
 
     def binary(self, method: Callable[..., ir.Value], other: Vector | Number) -> Vector:
-        """Write an instruction of two operands by a builder method."""
+        """Call a builder method that writes an instruction with two operands."""
         value = method(self.value, self.like(other).value)
         return Vector(self.code, value, self.kind, self.lanes)
 
     def compared(
         self, method: Callable[..., ir.Value], sign: str, other: Vector | Number
     ) -> Vector:
-        """Write a comparison by a builder method, and return its mask."""
+        """Call a builder method that writes a comparison, and return its mask."""
         value = method(sign, self.value, self.like(other).value)
         return Vector(self.code, value, "?", self.lanes)
 
     def converted(self, method: Callable[..., ir.Value], kind: str) -> Vector:
-        """Convert to another kind by a builder method."""
+        """Call a builder method that converts to another kind."""
         value = method(self.value, vector_type(kind, self.lanes))
         return Vector(self.code, value, kind, self.lanes)
 

@@ -1,4 +1,4 @@
-"""The compiler for ``jit``, which compiles a region if it gives the right bits."""
+"""The compiler for ``jit``: it compiles regions whose results are bit-identical."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers for the steps of a graph, for all parts of the compiler."""
+"""Helpers for the steps of a graph, used in the whole compiler."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The element-wise kernels, as operations on vectors, and their dtypes.
 
-The results of some kernels do not follow from IEEE 754 alone. Machine
+IEEE 754 alone does not determine the results of some kernels. Machine
 code gives the same bits as eager mode only if the kernel of eager mode computes them in
 the same way; ``probes.agrees`` compares both.
 """
@@ -25,7 +25,7 @@ class Elementwise(NamedTuple):
 
     Attributes:
         kinds: The kinds that the first input may have.
-        exact: Whether each result follows from IEEE 754.
+        exact: Whether IEEE 754 determines each result.
         write: Writes the operations, for vectors and attributes.
 
     """

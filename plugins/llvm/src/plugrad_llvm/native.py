@@ -18,11 +18,11 @@ from .code import Module
 LEVEL = 1
 QUICK = 0
 AVX512_FEATURES = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
-MAX_CACHED_MODULES = 256  # loaded modules, by their text
+MAX_CACHED_MODULES = 256  # loaded modules
 
 
 class Processor(NamedTuple):
-    """The processor that machine code is for."""
+    """The processor for which machine code is generated."""
 
     name: str
     features: str

@@ -1,7 +1,7 @@
-"""Compares the bits of plugrad-cpu's kernels and of machine code on test numbers.
+"""Compares plugrad-cpu's kernels and machine code bit by bit on test numbers.
 
 The kernels of plugrad-cpu are in C, or in NumPy if there was no C compiler at
-installation. NumPy gives other bits, so ``jit`` must not replace such kernels.
+installation. NumPy gives different bits, so ``jit`` must not replace such kernels.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def numbers() -> np.ndarray[Any, Any]:
 def rows() -> list[np.ndarray[Any, Any]]:
     """Return three arrays of rows whose sums depend on the order of addition."""
     n = 1105  # two whole chunks of sums, and a remainder after whole vectors
-    count = 64  # a sum in another order often rounds to the same number
+    count = 64  # many, because sums in different orders often round to the same number
     x = np.sin(np.arange(float(count * n)) ** 1.7).astype(np.float32).reshape(count, n)
     return [x, np.cos(3 * x), np.tanh(x)]
 
 
 @functools.cache
 def agrees(kernel: Kernel) -> bool:
-    """Return whether machine code gives the bits of an element-wise cpu kernel."""
+    """Return whether machine code and an element-wise cpu kernel give the same bits."""
     x = numbers()
     zeros = np.array([0.0, -0.0, 0.0, -0.0], np.float32)
     pairs = zip((x, np.roll(x, 5)), (zeros, zeros[[1, 0, 0, 1]]), strict=True)
@@ -55,7 +55,7 @@ def agrees(kernel: Kernel) -> bool:
 
 @functools.cache
 def rows_agree(kernel: Kernel) -> bool:
-    """Return whether machine code gives the bits of a cpu row kernel."""
+    """Return whether machine code and a cpu row kernel give the same bits."""
     attrs = ROW_ATTRS.get(kernel.name, {})
     xs = rows()[: len(kernel.inputs)]
     if kernel.name == "LayerNorm":

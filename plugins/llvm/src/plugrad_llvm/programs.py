@@ -31,7 +31,7 @@ from .kernels import ELEMENTWISE, KINDS
 from .loops import Loop, for_each, write_loop
 from .rows import ROWS
 
-MAX_BUFFER_BYTES = 1 << 18  # on the stack
+MAX_BUFFER_BYTES = 1 << 18  # the buffers are on the stack
 # Registers per value in an iteration of a loop. The operations on one register depend
 # on each other; with several registers, the processor interleaves several such chains.
 INTERLEAVED_REGISTERS = 4
@@ -109,7 +109,7 @@ class Plan:
         return self.axes[-1][0]
 
     def lanes(self, register: int) -> int:
-        """Return the elements per iteration, given the elements of a register."""
+        """Return the elements per iteration, given the elements per register."""
         wide = INTERLEAVED_REGISTERS * register
         long = self.inner % wide == 0 or self.inner >= 8 * wide
         return wide if long else min(register, self.inner)
@@ -132,7 +132,7 @@ class Writer:
         self.same: dict[int, Vector] = {}  # values that are constant in a row
 
     def write(self) -> None:
-        """Write the function, which the module already has."""
+        """Write the body of the function, which the module already declares."""
         plan, builder = self.plan, self.code.builder
         arrays, begin, end = self.code.arguments
         pointers = []
@@ -203,7 +203,7 @@ class Writer:
                 self.same[value] = self.code.load_one(pointer, self.kind(value))
 
     def body(self, steps: Sequence[Step]) -> Callable[[ir.Value], None]:
-        """Return a function that writes the steps of a loop for an index."""
+        """Return a function that writes the steps of a loop at an index."""
         plan, code = self.plan, self.code
         inside = {y for step in steps for y in step.outputs}
         written = [y for y in (*plan.stored, *plan.outputs) if y in inside]
@@ -246,6 +246,6 @@ class Writer:
 
 
 def buffer_bytes(plan: Plan) -> int:
-    """Return the bytes of all buffers."""
+    """Return the size of all buffers in bytes."""
     kinds = [KINDS[plan.graph.specs[v].dtype] for v in plan.stored]
     return sum(plan.inner * SIZES[in_memory(kind)] for kind in kinds)

@@ -66,7 +66,7 @@ def planned(graph: Graph) -> Plan | None:
 
 
 def _with_kernels(graph: Graph, plan: Plan, run: Function) -> Function:
-    """Return a function that runs the code, then kernels of views and reductions."""
+    """Return a function that runs the code, then the view and reduction kernels."""
     steps = [
         (_kernel(step), values(step)[0], step.outputs[0])
         for step in graph.steps

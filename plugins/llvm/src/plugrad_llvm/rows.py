@@ -17,9 +17,9 @@ from .code import DOUBLE, Code, Vector, index, neighbors, poison
 from .loops import Accumulate, accumulate, for_each, for_each_in_place
 from .mathematics import exp, polynomial
 
-EXP_SUM_ELEMENTS = 256  # of a chunk whose exponentials are summed in float32
-SUM_ELEMENTS = 512  # of a chunk that is summed in float32
-ROUND, NEXT = 64, 16  # elements that an iteration adds; elements of its vectors
+EXP_SUM_ELEMENTS = 256  # exponentials per float32 sum
+SUM_ELEMENTS = 512  # elements per float32 sum
+ROUND, NEXT = 64, 16  # elements added per iteration; elements per vector
 ROUND_TO_INT_MAGIC = 12582912.0 + 127
 EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
 EXP2 += [0.240226477, 0.693147183, 1.0]

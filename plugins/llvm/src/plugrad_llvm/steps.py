@@ -13,7 +13,7 @@ from .probes import agrees, rows_agree
 from .rows import ROWS
 from .worth import REDUCTIONS, own_compiler, own_takes
 
-ROW_MAX_ELEMENTS = 1 << 14  # limited because the buffers of rows are on the stack
+ROW_MAX_ELEMENTS = 1 << 14  # limited because row buffers are on the stack
 
 
 def takes(step: Step, graph: Graph) -> bool:
@@ -32,10 +32,10 @@ def takes(step: Step, graph: Graph) -> bool:
 
 
 def is_equal(step: Step) -> bool:
-    """Return whether machine code gives the bits of the kernel."""
+    """Return whether machine code gives the same bits as the kernel."""
     if step.kernel.name in ROWS:
         return rows_agree(step.kernel)
-    if step.kernel.name in REDUCTIONS:  # the kernel itself is run
+    if step.kernel.name in REDUCTIONS:  # the kernel itself runs
         return True
     return ELEMENTWISE[step.kernel.name].exact or agrees(step.kernel)
 

@@ -35,7 +35,7 @@ REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min"}
 REDUCTION_MAX_STEPS = 9
 VIEWS = {"BroadcastTo"}  # steps that compute nothing
 DOUBLE = np.dtype("float64")
-MAX_OUTLINES = 256  # outlines whose work is remembered
+MAX_OUTLINES = 256  # outlines for which the total work is cached
 
 
 def own_compiler() -> bool:

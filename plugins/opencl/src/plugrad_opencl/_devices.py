@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from . import _pocl, environment
 
-RETRY_AFTER_S = 600  # the wait until a device that failed its trial is tried again
-TRIAL_TIMEOUT_S = 120  # the limit for the process that tries a device
+RETRY_AFTER_S = 600  # delay before a device that failed its trial is tried again
+TRIAL_TIMEOUT_S = 120  # time limit of the process that tries a device
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DeviceInfo:
     kind: str
     platform: str
     version: str
-    handles: tuple[Any, ...] = field(repr=False)  # PoCL: the second is for small work
+    handles: tuple[Any, ...] = field(repr=False)  # PoCL: the second runs small kernels
 
     @property
     def key(self) -> str:
@@ -238,7 +238,7 @@ def verdict(device: DeviceInfo) -> Verdict:
 def _known(file: Path) -> Verdict | None:
     """Return the verdict in a file; None if it is missing, old or damaged.
 
-    A verdict without a trial only holds for the program that wrote it.
+    A verdict without a trial applies only to the program that wrote it.
     """
     try:
         found = json.loads(file.read_bytes())

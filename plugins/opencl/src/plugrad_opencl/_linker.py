@@ -2,7 +2,7 @@
 
 PoCL calls ``ld`` for each kernel that it compiles, and not every machine has one. The
 objects are simple: one file of position-independent code for x86-64, as LLVM writes it,
-without start-up code, thread-local data and libraries. An object with anything else is
+without start-up code, thread-local data or libraries. An object with anything else is
 rejected. `environment` puts a script on PATH that runs `main` in a separate process,
 without the packages of plugrad. Therefore this file imports none of them.
 
@@ -85,7 +85,7 @@ class Symbol(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """A place in a section that holds an address or a distance."""
+    """A position in a section to which an address or a distance is written."""
 
     section: int
     offset: int
@@ -250,7 +250,7 @@ class Library:
         return struct.pack(f"<{4 + count}I", 1, count + 1, min(count, 1), 0, *chain)
 
     def write_symbols(self, table: int) -> None:
-        """Complete the loader's symbol table, which contains the names already."""
+        """Complete the loader's symbol table, which already contains the names."""
         for i, number in self.numbers.items():
             symbol = self.symbols[i]
             # The loader only distinguishes defined symbols from undefined ones.

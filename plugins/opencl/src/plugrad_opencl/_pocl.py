@@ -34,7 +34,7 @@ def is_plain() -> bool:
 
 @functools.cache
 def processor() -> str:
-    """Return LLVM 14's name of this processor; empty if PoCL is to ask LLVM."""
+    """Return LLVM 14's name for this processor; empty if PoCL should ask LLVM."""
     if is_plain():
         return ""
     try:

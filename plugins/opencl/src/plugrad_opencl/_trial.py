@@ -1,4 +1,4 @@
-"""Tries a device: compiles and runs a kernel, and compares the result.
+"""Tries a device: compiles and runs a kernel, and checks the result.
 
 ``_devices`` runs this module in a separate process.
 """

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Strings = np.ndarray[Any, DType]
 
-MAX_AXES = 64  # as in NumPy
+MAX_AXES = 64  # the same limit as in NumPy
 
 
 class ClArray:
@@ -65,7 +65,7 @@ class ClOwner(ClArray):
     """An array with its own buffer; dropping the array returns the buffer to the pool.
 
     The finalizer is ``append`` of a list in the pool. It runs no Python code, because
-    an interrupt by the user would be lost there: Python ignores exceptions in
+    a keyboard interrupt would be lost there: Python ignores exceptions in
     finalizers.
     """
 
@@ -173,5 +173,5 @@ class ClArrays:
             self.device.time(on)
 
     def device_seconds(self) -> float:
-        """Return how long this thread's kernels ran since the start; wait for them."""
+        """Wait for this thread's kernels; return how long they ran since the start."""
         return 0.0 if self.device.gone else self.device.seconds()

@@ -57,7 +57,7 @@ def elementwise_kernel(
     Raises:
         ValueError: The name has no dot or is taken, nothing is assigned, or a gradient
             does not fit.
-        TypeError: A dtype is not known. At a call: there is no code for the dtype of an
+        TypeError: A dtype is unknown. At a call: there is no code for the dtype of an
             input, or an attribute is not a number of that dtype.
 
     If the code does not compile, its first use raises a BackendError with the
@@ -97,7 +97,7 @@ def _assigned_name(kernel: str | Kernel, code: str) -> str:
 
 
 def _broadcast_rule(dtype: DType | None) -> Outputs:
-    """Return the rule for an output of ``dtype``; None stands for that of ``T``."""
+    """Return the rule for an output of ``dtype``; None: the dtype of ``T``."""
 
     def out(*xs: Spec, **_: Any) -> Spec:
         shape = geometry.broadcast("elementwise_kernel", *[x.shape for x in xs])
@@ -212,7 +212,7 @@ class CustomKernel:
         decomposition: Function | None,
         dtypes: Sequence[DType] | None = None,
     ) -> None:
-        self._dtypes = dtypes  # None for a source kernel: its inputs may differ
+        self._dtypes = dtypes  # None for a source kernel: inputs may differ in dtype
         self._rules: dict[str, Any] = dict(gradients or {})
         known = plugin.contracts().get(contract.name)
         if "." not in contract.name and (known is None or decomposition is not None):

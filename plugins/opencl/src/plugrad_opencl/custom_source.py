@@ -37,15 +37,15 @@ def without_comments(code: str) -> str:
 
 
 def _relined(contract: Kernel, code: str) -> str:
-    """Return code whose lines count from 1 in the compiler's log."""
+    """Return code whose lines are numbered from 1 in the compiler's log."""
     return f'\n#line 1 "{contract.name}"\n{code}\n'
 
 
 def body(contract: Kernel, code: str, kind: str) -> str:
     """Return the body of the C function that computes one element.
 
-    ``exp`` and others are replaced by the functions of ``cl/math.cl``, which compilers
-    vectorize.
+    ``exp`` and similar functions are replaced by those in ``cl/math.cl``, which
+    compilers vectorize.
     """
     if kind == "f":
         code = re.sub(rf"\b({FAST})(?=\s*\()", r"f_\1", code)
@@ -127,7 +127,7 @@ class Source:
                 x = by_name[p.name]
                 if not p.fits(x.dtype, types):
                     raise TypeError(
-                        f"{self.contract.op}: {p.name} is {x.dtype}, and the kernel "
+                        f"{self.contract.op}: {p.name} is {x.dtype}, but the kernel "
                         f"takes {p.type}; cast it, or declare it as {p.name}_t"
                     )
                 values.append(x.buffer)
@@ -150,7 +150,7 @@ class Source:
     def _number(
         self, p: Parameter, dtype: DType, arrays: dict[str, ClArray], attrs: Any
     ) -> Any:
-        """Return the value of a parameter that is a number."""
+        """Return the value of a numeric parameter."""
         if p.name not in attrs:
             name, _, what = p.name.rpartition("_")
             if what == "size":
@@ -160,7 +160,7 @@ class Source:
             if axis < len(shape):
                 return shape[axis]
             raise ValueError(
-                f"{self.contract.op}: the kernel takes {p.name}, and {name} has shape "
+                f"{self.contract.op}: the kernel takes {p.name}, but {name} has shape "
                 f"{shape}"
             )
         return number(self.contract, p.name, attrs[p.name], dtype)
@@ -173,7 +173,7 @@ def number(contract: Kernel, name: str, value: Any, dtype: DType) -> Any:
         return dtype.type(exact).item() if dtype.kind != "c" else exact
     except (TypeError, ValueError, OverflowError):
         raise TypeError(
-            f"{contract.op}: {name}={value!r} is no number of type {source.C[dtype]}"
+            f"{contract.op}: {name}={value!r} is not a number of type {source.C[dtype]}"
         ) from None
 
 

@@ -62,7 +62,7 @@ def elementwise(
 
 
 def _kernel(programs: Programs, count: int) -> Function:
-    """Return the kernel of ``count`` inputs; for equal shapes it takes a shortcut."""
+    """Return the kernel for ``count`` inputs, with a shortcut for equal shapes."""
     cache: dict[Any, Any] = {}
     pattern = "1" * count
 

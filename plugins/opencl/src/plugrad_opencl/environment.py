@@ -115,7 +115,7 @@ def _own_linker() -> list[str]:
     """Return the command of `_linker`; nothing if there is no interpreter."""
     interpreter = Path(sys.executable or "")
     program = Path(__file__).with_name("_linker.py")  # missing in an archive
-    # An executable of another name is a program that embeds Python.
+    # An executable with a different name is a program that embeds Python.
     is_python = interpreter.name.startswith(("python", "pypy"))
     if getattr(sys, "frozen", False) or not is_python or not program.is_file():
         return []

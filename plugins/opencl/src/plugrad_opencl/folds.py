@@ -25,8 +25,8 @@ from .runtime import Device
 
 FOLDS = ("Sum", "Mean", "Max", "Min")
 FLOAT32 = np.dtype("float32")
-MAX_FOLDS = 4  # in one kernel: 16 KiB of local memory in a group of 1024 items
-MAX_ARGUMENTS = 100  # of 8 bytes each; every device accepts 1024 bytes
+MAX_FOLDS = 4  # reductions per kernel: with 1024 items, 16 KiB of local memory
+MAX_ARGUMENTS = 100  # 8 bytes each; every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:
@@ -43,7 +43,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of a region's inputs; None if separate kernels are to run."""
+    """Return a function of a region's inputs; None if separate kernels should run."""
     folds = [step for step in graph.steps if step.kernel.name in FOLDS]
     if not folds:
         return regions.compiled(device, graph)

@@ -15,7 +15,7 @@ from .arrays import ClArray
 from .moves import LARGE_ELEMENTS, index_types, per_item
 from .runtime import Device, Launch
 
-MAX_ARRAYS = 8  # in one launch; more arrays take several launches
+MAX_ARRAYS = 8  # arrays per launch; more arrays need several launches
 SIZES = (2, 4, 8)  # numbers of arrays for which there are kernels
 
 
@@ -66,7 +66,7 @@ def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> Non
 
 
 def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
-    """Raise unless the parts fill the whole: kernels do not check."""
+    """Raise unless the parts fill the whole array: kernels do not check this."""
     before = whole.shape[:axis]
     behind = whole.shape[axis + 1 :]
     shapes = [part.shape for part in parts]
@@ -91,7 +91,7 @@ def widest(size: int, *widths: int) -> int:
 
 @functools.cache
 def _joiner(device: Device, name: str, size: int, count: int, small: bool) -> Launch:
-    """Return the kernel for ``count`` arrays of elements of ``size`` bytes."""
+    """Return the kernel for ``count`` arrays with elements of ``size`` bytes."""
     part, whole = ("const S", "S") if name == "concat" else ("S", "const S")
     arrays = [f"__global {part} *x{k}" for k in range(count)]
     choices = [

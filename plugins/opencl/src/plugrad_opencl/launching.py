@@ -180,7 +180,7 @@ class Relaunch:
 
 
 def _integer_getter(scalars: Sequence[Any]) -> Callable[[Any], Any] | None:
-    """Return a function that selects the numbers among arguments, for a comparison.
+    """Return a function that selects the numbers to compare among arguments.
 
     None if there are no numbers, or if some are floating-point: 0.0 equals -0.0.
     """
@@ -198,7 +198,7 @@ def blocks(n: int) -> int:
 def _grouped(group: int, source: str) -> Callable[[int], int]:
     """Return a function that computes the items for ``n`` elements, in whole groups.
 
-    ``PER_ITEM`` in the source is the number of elements of an item, if not 1.
+    ``PER_ITEM`` in the source is the number of elements per item, if not 1.
     """
     per_item = re.search(r"^#define PER_ITEM (\d+)$", source, re.M)
     elements = group * int(per_item[1] if per_item else 1)

@@ -26,7 +26,7 @@ class Bound(NamedTuple):
 
 
 def total(root: Path = _ROOT) -> int:
-    """Return the most bytes that arrays can ever use; to be called at the start."""
+    """Return the maximum that arrays can ever use, in bytes; call this at the start."""
     return min([bound.total for bound in _bounds(root)], default=UNLIMITED_BYTES)
 
 
@@ -67,7 +67,7 @@ class _Version(NamedTuple):
     folder: str
     limit: str
     usage: str
-    prefix: str  # of counters that include the groups below
+    prefix: str  # prefix of counters that include child groups
 
 
 _V2 = _Version("", "memory.max", "memory.current", "")
@@ -107,7 +107,7 @@ _LISTS = ("active", "inactive")
 
 
 def _numbers(file: Path, end: str = "") -> dict[str, int]:
-    """Return the numbers in a file, by the word in front of each."""
+    """Return the numbers in a file by the word that precedes each of them."""
     rows = [line.split() for line in _text(file).splitlines()]
     return {row[0].removesuffix(end): int(row[1]) for row in rows if len(row) > 1}
 

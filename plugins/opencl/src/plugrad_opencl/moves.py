@@ -126,7 +126,7 @@ def _put_on_gpu(
 
 
 def _check_range(x: ClArray, shape: Shape, order: Shape, start: int) -> None:
-    """Raise unless all elements of an order are in ``x``: kernels do not check."""
+    """Raise unless all elements of an order are in ``x``: kernels do not check this."""
     low, high = _range(shape, order)
     if low <= high and not 0 <= start + low <= start + high < x.size:
         raise ValueError(

@@ -42,9 +42,9 @@ class Pool:
 
     """
 
-    # The least size of large buffers, in bytes. Only they are counted and trimmed when
-    # they come back. It is not a global variable, because finalizers cannot read global
-    # variables while Python exits.
+    # The minimum size of large buffers, in bytes. Only these are counted and trimmed
+    # when they come back. It is not a global variable, because finalizers cannot read
+    # global variables while Python exits.
     large = 1 << 20
 
     def __init__(
@@ -68,7 +68,7 @@ class Pool:
         self.returned: list[Any] = []  # large buffers, from finalizers in any thread
         self.held = 0  # bytes of all buffers, idle or in use
         self.peak = 0
-        self._pins: dict[int, int] = {}  # how often each buffer is pinned, by its id
+        self._pins: dict[int, int] = {}  # number of pins of each buffer, by its id
         self._set_aside: dict[int, Any] = {}  # pinned buffers that came back, by id
         self._unpinned: list[list[Any]] = []  # from finalizers in any thread
         self._promised = 0  # bytes of buffers that may be unwritten

@@ -20,8 +20,8 @@ from .reductions import along
 from .runtime import Device, Launch
 from .source import width as width
 
-PANEL_COLUMNS = 16  # columns of b that are side by side in memory
-GROUP_TILES = 16  # tiles of a that consecutive items share: they stay in the cache
+PANEL_COLUMNS = 16  # columns of b that are adjacent in memory
+GROUP_TILES = 16  # tiles of a that consecutive items share, so that they stay cached
 SUM_MAX_ELEMENTS = 1 << 14  # elements per sum; longer sums would lose precision
 PACK_MIN_ELEMENTS = 1 << 18  # packing b is faster if b is larger
 
@@ -153,13 +153,13 @@ def added(y: ClArray, shape: Shape) -> ClArray:
 
 
 def _parts(device: Device, tiles: int, k: int) -> int:
-    """Return the number of parts of ``k`` that uses all units and keeps precision."""
+    """Return a number of parts of ``k`` that uses all units and preserves precision."""
     idle = 2 * device.units // tiles if k >= 512 else 1
     return max(1, min(idle, k // 256), -(-k // SUM_MAX_ELEMENTS))
 
 
 def _rows(dtype: DType) -> int:
-    """Return the rows of a tile: as many as fit in registers."""
+    """Return the number of rows of a tile: as many as fit in registers."""
     return {8: 6, 4: 3, 1: 1}[width(dtype)]
 
 

@@ -45,7 +45,7 @@ def load(context: Any, info: DeviceInfo, source: str, queue_index: int) -> Any:
 
 
 def _read_binary(file: Path) -> bytes:
-    """Return the binary in a file; check its hash: PoCL crashes on truncated ones."""
+    """Return the binary in a file; check its hash: PoCL crashes on truncated files."""
     data = file.read_bytes()
     digest, binary = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(binary).digest() != digest:
@@ -81,7 +81,7 @@ def _options(kind: str, handle: Any) -> list[str]:
 
 
 def _built(program: Any, options: list[str], *handles: Any) -> Any:
-    """Build the program, without compiler warnings: only tests look at them."""
+    """Build the program, ignoring compiler warnings, which only tests look at."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
         return program.build(options, devices=list(handles) or None)

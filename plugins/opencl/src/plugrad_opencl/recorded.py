@@ -1,9 +1,9 @@
 """Records the launches of a kernel, and replays them without the kernel's Python.
 
-A kernel selects programs, sizes and arguments by the shapes of its inputs. Python takes
-10 to 50 us for that, which on a GPU is longer than the programs run. ``Recorded`` notes
-which arrays a kernel creates and what it launches. If a second call does the same,
-later calls only replay these launches with other buffers (``Launches``).
+A kernel selects programs, sizes and arguments by the shapes of its inputs. This Python
+code takes 10 to 50 us, which is longer than the programs run on a GPU. ``Recorded``
+notes which arrays a kernel creates and what it launches. If a second call does the
+same, later calls only replay these launches with other buffers (``Launches``).
 
 A kernel is not recorded if it reads or writes values on the host, or checks indices.
 
@@ -26,7 +26,7 @@ from .arrays import ClArray, ClOwner, DType, Shape
 from .launching import Launch, Relaunch, Slot
 from .runtime import Device
 
-MAX_SHAPES = 512  # sets of shapes for which one kernel keeps its launches
+MAX_SHAPES = 512  # sets of shapes for which a kernel keeps its launches
 MAX_CALLS = 4  # recorded calls; recording ends if no two in a row are equal
 
 
@@ -60,7 +60,7 @@ def by_shape(
 
 
 class Recorded:
-    """A function of native arrays, called with the same shapes and dtypes each time."""
+    """A function of native arrays that is always called with the same specs."""
 
     __slots__ = ("_calls_left", "_device", "_function", "_last", "_launches")
 
@@ -71,7 +71,7 @@ class Recorded:
         self._launches: Launches | None = None
 
     def __call__(self, *xs: Any) -> Any:
-        """Return what the function returns."""
+        """Replay the launches if possible; otherwise call the function."""
         if self._device.notes is not None:  # another call is being recorded
             return self._function(*xs)
         if self._launches is not None:

@@ -20,10 +20,10 @@ from . import source
 from .arrays import ClArray, ClOwner, DType, Shape, filled
 from .runtime import Device, Launch
 
-STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item of a CPU or per group of a GPU
-SPLIT_MIN_ELEMENTS = 1 << 14  # on a CPU; smaller reductions are not split into parts
+STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # columns per CPU item or GPU group
+SPLIT_MIN_ELEMENTS = 1 << 14  # on a CPU, smaller reductions are not split into parts
 SUM_MAX_VECTORS = 1 << 12  # vectors per sum; longer sums would lose precision
-# On a GPU: if a group reads more, a second launch (8 us) pays off. A group of 1024
+# If a group on a GPU reads more, a second launch (8 us) pays off. A group of 1024
 # items reads about 32 bytes per nanosecond.
 ONE_LAUNCH_MAX_BYTES = 1 << 18
 WIDE_GROUP_ITEMS = 1024  # used if there are few groups and the device allows it
@@ -199,7 +199,7 @@ def reducer(
 
 
 def _results(names: tuple[str, ...], dtype: DType) -> str:
-    """Return the parameters for results; for a mean, also the number of elements."""
+    """Return the parameters for results and, for a mean, the number of elements."""
     results = [f"__global S *restrict y{i}" for i in range(len(names))]
     if "Mean" in names:
         number = "float" if dtype.kind == "c" else source.C[dtype]

@@ -24,9 +24,9 @@ from .kernels.creation import converter
 from .runtime import Device, Launch
 from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
-CODELESS = ("BroadcastTo", "Identity")  # need no code: inputs broadcast anyway
-LONG_ROW_ELEMENTS = 256  # in longer rows, the part that fills no vector is negligible
-MAX_ARGUMENTS = 120  # of 8 bytes each; every device accepts 1024 bytes
+CODELESS = ("BroadcastTo", "Identity")  # no code is needed: inputs broadcast anyway
+LONG_ROW_ELEMENTS = 256  # in longer rows, the scalar rest is negligible
+MAX_ARGUMENTS = 120  # 8 bytes each; every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:
@@ -39,7 +39,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of a region's inputs; None if separate kernels are to run."""
+    """Return a function of a region's inputs; None if separate kernels should run."""
     code = Code(graph)
     if len(graph.steps) < 2 or not code.lines or len(code.libraries) > 1:
         return None

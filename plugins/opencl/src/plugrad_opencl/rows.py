@@ -30,7 +30,7 @@ from .runtime import Device, Launch
 from .walk import SLOTS, VECTORS
 
 FLOAT32 = np.dtype("float32")
-MAX_ARGUMENTS = 100  # of 8 bytes each; every device accepts 1024 bytes
+MAX_ARGUMENTS = 100  # 8 bytes each; every device accepts 1024 bytes
 ROW_KERNEL_STEPS = 4  # the work of a row kernel, in element-wise steps
 
 

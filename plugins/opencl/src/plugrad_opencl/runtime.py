@@ -30,9 +30,9 @@ from .launching import Launch as Launch
 from .timing import Timed, Timer
 
 SLOW_COMPILE_S = 0.5  # longer compilations at first use are reported
-MAX_PENDING_CHECKS = 4096  # checks of index inputs; with more, wait for the device
+MAX_PENDING_CHECKS = 4096  # index checks; if there are more, wait for the device
 MAX_STAGED_BYTES = 1 << 20  # the largest upload that does not block
-MAX_STAGED_UPLOADS = 64  # uploads that do not block; the next one blocks
+MAX_STAGED_UPLOADS = 64  # number of uploads that do not block; the next one blocks
 READ_WRITE = cl.mem_flags.READ_WRITE
 BackendError = pg.BackendError
 Check = tuple[str, Callable[[], None] | None]
@@ -80,8 +80,8 @@ class Device:
         self._launches: weakref.WeakValueDictionary[tuple[str, str], Launch]
         self._launches = weakref.WeakValueDictionary()
         self._latest: deque[Launch] = deque(maxlen=512)
-        # By the number of a check: its error message, and a callback if there is no
-        # error.
+        # For each check, by its number: the error message, and a callback that runs if
+        # there is no error.
         self._checks: dict[int, Check] = {}
         self._numbers = itertools.count()
         flags = READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -280,8 +280,8 @@ class Device:
         """Yield a flag and a number. A kernel that finds a bad index writes both there.
 
         Launch the kernel inside the ``with`` block. The next wait for the device reads
-        the flag. If the number is there, IndexError is raised with ``what`` as message,
-        such as "gather: {} is out of range for axis 0 with size 3". Otherwise ``good``
+        the flag. If the number is there, IndexError is raised with the message
+        ``what``, such as "gather: {} is out of range for axis 0 with size 3". Otherwise ``good``
         is called, if given.
         """
         if (notes := self.current_notes()) is not None:
@@ -293,7 +293,7 @@ class Device:
         self._checks[number] = (
             what,
             good,
-        )  # only now: another thread may wait before the launch
+        )  # not earlier: another thread may wait before the launch
 
     def _wait(self, work: Callable[..., Any], *args: Any) -> None:
         """Call ``work``, which waits; check indices. The caller holds the lock."""
@@ -308,7 +308,7 @@ class Device:
             self._finish_checks(checks)
 
     def _finish_checks(self, checks: dict[int, Check]) -> None:
-        """Raise if one of the ``checks`` found a bad index, else run the callbacks."""
+        """Raise if one of the ``checks`` found a bad index, or run the callbacks."""
         found = np.zeros(4, np.int64)
         self._do(cl.enqueue_copy, self.quick, found, self.flag)
         bad = checks.get(int(found[0]))
@@ -337,7 +337,7 @@ class Device:
                 self.enqueue = self._timed(self.enqueue)
 
     def seconds(self) -> float:
-        """Return the seconds of this thread's kernels since ``time(True)``."""
+        """Return how many seconds this thread's kernels ran since ``time(True)``."""
         with self.lock:
             self._do(self._finish)
             return self._do(self._timer.seconds) if self._timer else 0.0

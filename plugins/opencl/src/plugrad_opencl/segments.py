@@ -20,10 +20,10 @@ from .runtime import Device, Launch
 INT32 = np.dtype(np.int32)
 UINT32 = np.dtype(np.uint32)
 
-# On a GPU. Rows are sorted if one of the first two limits is exceeded. The sort takes 3
+# On a GPU, rows are sorted if one of the first two limits is exceeded. The sort takes 3
 # launches for each 8 bits of the number of segments.
 DIRECT_MAX_ROWS = 512
-DIRECT_MAX_READS = 1 << 24  # reads of ids
+DIRECT_MAX_READS = 1 << 24  # how often ids are read
 CHUNK_ROWS = 4096  # rows that a work group sorts
 MIN_PART_ROWS = 16  # rows per work item; several items share longer segments
 

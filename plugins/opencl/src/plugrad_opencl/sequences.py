@@ -108,7 +108,7 @@ def _without_rows(
 def _one_or_more(
     device: Device, graph: Graph, part: Graph, rest: Sequence[Step]
 ) -> Iterator[tuple[Graph, Function]]:
-    """Yield a part without row kernels as one launch, or else as separate kernels."""
+    """Yield a part without row kernels as one launch, or as separate kernels."""
     function = folds.compiled(device, part) if part.steps else None
     if function:
         yield part, function
@@ -169,7 +169,7 @@ def _normalization_key(step: Step) -> Any:
 
 
 def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
-    """Return some steps as a graph; ``rest`` are the steps that run after them."""
+    """Return the graph of ``steps``; ``rest`` are the steps that run after them."""
     made = [y for step in steps for y in step.outputs]
     read = {x: None for step in steps for x in step.inputs if x is not None}
     later = {x for step in rest for x in step.inputs}.union(graph.outputs)
@@ -184,13 +184,13 @@ def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
 
 
 def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
-    """Return the number of the part that each step is in, by the outputs of the step.
+    """Return the index of the part that contains each step, by the step's outputs.
 
     Each row kernel has its own even number. All reductions are in the last part,
-    because no step of a region reads their results. Steps whose results only they read
-    are there, too.
+    because no step of a region reads their results. So are steps whose results only
+    reductions read.
     """
-    level: dict[int, int] = {}  # by value: the number of its part
+    level: dict[int, int] = {}  # by value: the index of its part
     free: set[int] = set()  # values that depend on no row kernel
     taken: set[int] = set()
     for step in graph.steps:

@@ -17,7 +17,7 @@ towards zero. OpenCL does not expose the units: the kernel contains PTX, which o
 NVIDIA's compiler knows. Products of 4096 x 4096 matrices take 3.13 ms on an H100, 2.34
 ms with three TF32 products and 1.50 ms with one.
 
-Products with few rows are bound by memory, and read the other matrix once
+Products with few rows are memory-bound, and read the other matrix once
 (``cl/thin.cl``).
 
 Map: ``product``; ``thin``; ``chosen``; ``has_matrix_units``; how matrices are read;
@@ -42,7 +42,7 @@ from .runtime import Device, Launch
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
-GROUP_TILES = 16  # left tiles that consecutive groups share: they stay cached
+GROUP_TILES = 16  # left tiles that consecutive groups share, so that they stay cached
 SUM_MAX_STEPS = 1 << 14  # steps of a slice; longer sums would lose precision
 
 
@@ -78,7 +78,7 @@ class Tile(NamedTuple):
         return source.GROUP_ITEMS["gpu"] // items
 
     def local_bytes(self, itemsize: int) -> int:
-        """Return the bytes of local memory that a group needs."""
+        """Return how many bytes of local memory a group needs."""
         stages = 2 * self.deep * (self.rows + self.columns + 16)
         return max(stages, self.slices // 2 * self.rows * self.columns) * itemsize
 
@@ -200,13 +200,13 @@ def _computed(
 
 
 def _parts(device: Device, tile: Tile, tiles: int, k: int) -> int:
-    """Return the number of parts of ``k`` that uses all units and keeps precision."""
+    """Return a number of parts of ``k`` that uses all units and preserves precision."""
     min_parts = -(-k // (tile.slices * SUM_MAX_STEPS))
     idle = UNIT_GROUPS * device.units // tiles
     return max(min_parts, min(idle, k // PART_MIN_STEPS), 1)
 
 
-PART_MIN_STEPS = 2048  # steps per part; adding up the parts takes a launch
+PART_MIN_STEPS = 2048  # steps per part; adding up parts takes a launch
 UNIT_GROUPS = 3  # groups per unit: some compute while others wait for memory
 
 
@@ -217,7 +217,7 @@ WIDE_GROUP_ITEMS = 1024
 # Neighboring items: DOT_LANES of them share a column, or ROW_LANES of them compute
 # neighboring columns, up to 4 each.
 DOT_LANES, ROW_LANES = 32, 8
-THIN_PART_MIN_BYTES = 1 << 16  # read from the right matrix; adding up takes a launch
+THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix; adding up parts takes a launch
 THIN_ONE_LAUNCH_MAX_BYTES = 1 << 21
 
 
@@ -271,7 +271,7 @@ def thin(
 
 
 def _thin_parts(device: Device, groups: int, group_bytes: int) -> int:
-    """Return the number of parts of ``k`` with which all compute units read."""
+    """Return the number of parts of ``k`` that keeps all compute units reading."""
     if groups * group_bytes <= THIN_ONE_LAUNCH_MAX_BYTES:
         return 1
     return max(1, min(device.units // groups, group_bytes // THIN_PART_MIN_BYTES))
@@ -376,8 +376,8 @@ def _launch(
 TF32 = "PLUGRAD_OPENCL_TF32"
 AMPERE = 8  # the first compute capability with TF32
 TRIAL_SIZE = 64
-# By ``units``. Rounding changes each factor by up to 2^-11 of its size, and results are
-# sums of 64 terms whose absolute values are about 1.
+# The keys are ``units``. Rounding changes each factor by up to 2^-11 of its size, and
+# results are sums of 64 terms whose absolute values are about 1.
 TRIAL_TOLERANCE = {1: 2**-5, 3: 1e-5}
 
 

@@ -11,7 +11,7 @@ MAX_PENDING_EVENTS = 4096  # events whose times have not been added up
 
 
 class Timer:
-    """Seconds that kernels ran, by launching thread. Callers hold the device's lock."""
+    """The seconds that each thread's kernels ran. Callers hold the device's lock."""
 
     def __init__(self) -> None:
         self._events: list[tuple[int, Any]] = []
@@ -25,7 +25,7 @@ class Timer:
             self._add_up()
 
     def seconds(self) -> float:
-        """Return the seconds of this thread; all events are complete by now."""
+        """Return how long this thread's kernels ran, once all events are complete."""
         self._add_up()
         return self._worked[threading.get_ident()]
 

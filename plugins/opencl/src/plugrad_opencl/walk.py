@@ -24,7 +24,7 @@ STORE = "*(__global {} *)(to{} + j) = {};"
 TAIL = "X{0} v{0}; for (int k = 0; k < WIDTH; k++) "
 TAIL += "v{0}[k] = p{0}[min(j + k, count - 1)];"
 
-# The same on a GPU, for several neighboring elements at once.
+# C code for several neighboring elements at once, on a GPU.
 WIDE_LOAD = "const {c}{lanes} w{i} = *(__global const {c}{lanes} *)p{i};"
 WIDE_PART = "const X{0} v{0} = w{0}.slot;"
 VECTORS = {*source.C.values()} - {"float2"}  # types that have vectors

@@ -116,7 +116,7 @@ def _items(launch: Launch, shape: Shape) -> int:
 
 
 def _sizes(device: Device, g: Windows) -> ClArray:
-    """Return the sizes of three axes; callers keep the array until the launch."""
+    """Return the sizes of three axes; callers must keep the array until the launch."""
     while len(g.window) < 3:
         g = g.with_leading_axis()
     before = tuple([pair[0] for pair in g.padding])

@@ -31,7 +31,7 @@ def _program(
 def _encoding(
     codes: ClArray, scale: ClArray, offset: ClArray | None, bits: int
 ) -> dict[str, Any]:
-    """Return the definitions that describe the weights to the template."""
+    """Return the template's macros, which describe the weights."""
     count = codes.shape[-1] * (2 if bits == 4 else 1)
     block = count // scale.shape[-1]
     code = source.C[codes.dtype]

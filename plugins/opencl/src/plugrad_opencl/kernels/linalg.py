@@ -15,7 +15,7 @@ from .shape import broadcast_to, transpose
 
 kernels = KernelTable()
 
-# With up to this many rows, a product takes as long as reading the other matrix.
+# A product with up to this many rows takes as long as reading the other matrix.
 MEMORY_BOUND_ROWS = 4
 
 

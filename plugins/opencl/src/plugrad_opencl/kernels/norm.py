@@ -20,10 +20,10 @@ from .shape import transpose
 
 kernels = KernelTable()
 
-# Elements of a row that a work item of a GPU holds: the least number that suffices.
+# Elements of a row that a GPU work item holds: the smallest number that suffices.
 HELD_ELEMENTS = (8, 16)
 SHORT_ROW_ELEMENTS = 128  # in rows up to this length, an item holds 4 elements
-WIDE_HELD_MAX_BYTES = 64  # per item of a wide group, which has few registers
+WIDE_HELD_MAX_BYTES = 64  # per item of a wide group, whose items have few registers
 MIN_LANES = 4
 
 

@@ -47,7 +47,7 @@ _LARGEST = Body(
 
 @functools.cache
 def _for_dtype(body: Body, dtype: DType) -> Body:
-    """Return the body with the least number of the dtype filled in."""
+    """Return the body with the minimum of the dtype filled in."""
     least = "-INFINITY"
     if dtype.kind in "iu":
         limit = np.iinfo(dtype).min

@@ -39,7 +39,7 @@ kernels = KernelTable(
 
 @kernels("Prod")
 def prod(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
-    """Multiply in float64 if the device has it: intermediate products may overflow."""
+    """Multiply in float64 if possible: intermediate products may overflow float32."""
     if x.dtype != np.float32 or not x.device.double:
         return along("Prod", x, axis, keepdims)
     y = along("Prod", cast(x, dtype=np.dtype(np.float64)), axis, keepdims)
