@@ -4,8 +4,8 @@ The sources are in ``src_c`` and in ``native/kernels``, which plugrad-cpu also c
 ``native`` is at the top of a checkout; an sdist contains a copy of it.
 
 Each family is a separate module, which wasmtime compiles to machine code when one of
-its kernels is first needed. All modules import the same memory, in which each has a
-place for its data; no module calls another. Each module is built in a plain and a
+its kernels is first needed. All modules import the same memory, in which each has its
+own range for data; no module calls another. Each module is built in a plain and a
 threaded version. An ``index.json`` lists which module exports which function.
 
 The modules are written to ``src/plugrad_wasm/modules``, so that an editable install
@@ -43,7 +43,7 @@ MODULES_OF_FILES["region"] = ["region", "loops"]
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}
 # Files that any module may use; each module that uses them links a copy.
 COMMON = ["runtime", "elementwise"]
-STACK = 1 << 20  # bytes of the stack, at the beginning of memory; the data follows
+STACK = 1 << 20  # stack size in bytes; the stack precedes the data in memory
 
 # The C library is used only for its mathematical functions; nothing imports WASI.
 COMPILE = [

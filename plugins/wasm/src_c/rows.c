@@ -32,7 +32,7 @@ void copy_rows(const u8 *x, u8 *y, u32 n, u32 width, i32 from, i32 to) {
 
 typedef struct {
     const u8 *x;
-    u32 width; /* bytes of a row */
+    u32 width; /* bytes per row */
 } Part;
 
 typedef struct {

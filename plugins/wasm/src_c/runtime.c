@@ -33,7 +33,7 @@ typedef struct {
     u32 next[MAX_THREADS]; /* the next piece of each thread's share */
 } Pool;
 #define pool (*(Pool *)64) /* below the stacks; memory is initially zero */
-#define STACK_TOP (1 << 20) /* of the first thread; as in hatch_build.py */
+#define STACK_TOP (1 << 20) /* the first thread's stack; as in hatch_build.py */
 
 #ifdef THREADS
 #define GET(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)

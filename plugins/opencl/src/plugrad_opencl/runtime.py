@@ -281,8 +281,8 @@ class Device:
 
         Launch the kernel inside the ``with`` block. The next wait for the device reads
         the flag. If the number is there, IndexError is raised with the message
-        ``what``, such as "gather: {} is out of range for axis 0 with size 3". Otherwise ``good``
-        is called, if given.
+        ``what``, such as "gather: {} is out of range for axis 0 with size 3". Otherwise
+        ``good`` is called, if given.
         """
         if (notes := self.current_notes()) is not None:
             notes.fail()

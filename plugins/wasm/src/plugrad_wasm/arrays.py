@@ -21,7 +21,7 @@ from .runtime import Machine
 DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
-MAX_AXES = 64  # of a NumPy array; MAX_RANK in elementwise.h
+MAX_AXES = 64  # NumPy's limit; MAX_RANK in elementwise.h
 DTYPES = [
     "bool",
     "int8",
@@ -108,7 +108,7 @@ def check_axes(shape: Sequence[int]) -> None:
 
 
 class WasmOwner(WasmArray):
-    """An array that owns a block and returns it to its bin at the end; see ``empty``.
+    """An array that owns a block; deleting it returns the block to its bin.
 
     The finalizer of an instance is the method ``free`` of its block. If an exception
     occurs before the instance gets a block, it has no finalizer.

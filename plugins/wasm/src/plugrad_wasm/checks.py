@@ -1,4 +1,4 @@
-"""The checks of load_kernel, and sanitized texts from untrusted modules.
+"""Checks the arguments of load_kernel, and sanitizes texts from untrusted modules.
 
 Map: ``contract``; ``limits``; ``compiled`` and ``checked``, for a module; ``printable``
 and ``reason``, for texts from untrusted modules.
@@ -39,7 +39,7 @@ def contract(kernel: str | Kernel) -> Kernel:
 
 
 def limits(memory: object, time_limit: float | None) -> None:
-    """Check the limits of a module."""
+    """Check the memory and time limits for a module."""
     if not isinstance(memory, int) or not PAGE <= memory <= MAX_MEMORY_BYTES:
         raise ValueError(
             f"load_kernel: memory={memory!r}: give bytes from {PAGE} to "

@@ -20,7 +20,7 @@ ZONE_BYTES = 1024  # a multiple of the alignment of blocks
 PATTERN = b"\x5a\x5a\xfa\xff"
 
 
-# Whether the environment turns guard zones on, for all machines.
+# Whether the environment turns guard zones on. This applies to all machines.
 ASKED_FOR = os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
@@ -34,8 +34,8 @@ class Guards:
 
     def __init__(self, memory: Any) -> None:
         self._memory = memoryview(memory).cast("B")
-        self._blocks: dict[int, int] = {}  # the bytes of each block by its address
-        self._found: list[str] = []  # damage that is not reported yet
+        self._blocks: dict[int, int] = {}  # block sizes in bytes, by address
+        self._found: list[str] = []  # damage that has not been reported yet
 
     def enter(self, begin: int, nbytes: int) -> None:
         """Fill a new block and its zones; no other array uses this memory."""
@@ -62,7 +62,7 @@ class Guards:
 
         Raises:
             BackendError: ``who`` has written into a zone, or another kernel has written
-                into a zone of a block that is free now.
+                into a zone of a block that has been freed.
 
         """
         for begin, nbytes in self._blocks.copy().items():

@@ -21,12 +21,12 @@ from types import MethodType
 from typing import NamedTuple
 
 ALIGNMENT = 64
-SMALL_MAX_BYTES = 16384  # larger blocks have an extent of their own
-PAGE = 4096  # sizes of extents are multiples of it
+SMALL_MAX_BYTES = 16384  # larger blocks have their own extents
+PAGE = 4096  # sizes of extents are multiples of this
 CHUNK_BYTES = 65536  # size and alignment of chunks, which are cut into small blocks
-GATHER_ATTEMPTS = 8  # to empty a bin while other threads use it
+GATHER_ATTEMPTS = 8  # attempts to empty a bin while other threads use it
 
-Extent = tuple[int, int]  # addresses of begin and end
+Extent = tuple[int, int]  # start and end address
 _ALL = slice(None)
 
 
@@ -271,7 +271,7 @@ class Heap:
 
 
 def _whole_chunks(blocks: Bin, size: int) -> set[int]:
-    """Return the numbers of the chunks whose blocks are all among ``blocks``."""
+    """Return the indices of the chunks whose blocks are all among ``blocks``."""
     count: dict[int, int] = {}
     for block in blocks:
         chunk = block.pointer // CHUNK_BYTES

@@ -83,7 +83,7 @@ def new_engine(configure: Callable[[wasmtime.Config], None]) -> wasmtime.Engine:
 
 
 class HostFunction:
-    """A function without arguments and results for a module to import.
+    """A function without arguments or results that a module can import.
 
     Args:
         address: The address of a C function. It may return a trap, which wasmtime then
@@ -217,7 +217,7 @@ class Instance:
         return self.export(name).value(self.store)
 
     def prepare(self, name: str) -> tuple[Any, Any, Any, Any]:
-        """Return everything that a call of an exported function needs.
+        """Return everything that is needed to call an exported function.
 
         Returns:
             Four objects: a function that takes the arguments; a function that runs the
@@ -263,8 +263,8 @@ class Instance:
 
 # --- our own modules -------------------------------------------------------------
 
-PAGES = 65535  # of 64 KiB: the maximum that the linker allows for a memory
-STACK_TOP = 1 << 20  # of the first thread; as in hatch_build.py and runtime.c
+PAGES = 65535  # pages of 64 KiB: the linker's maximum for a memory
+STACK_TOP = 1 << 20  # first thread's stack; as in hatch_build.py and runtime.c
 TLS = 64  # maximum bytes of thread-local data of a module
 
 

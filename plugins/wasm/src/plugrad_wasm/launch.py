@@ -202,7 +202,7 @@ def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> N
 def _plan(
     machine: Machine, shape: Shape, strides: tuple[int, ...]
 ) -> tuple[Shape, WasmArray]:
-    """Return the result of ``rows``, as numbers and as a descriptor for C."""
+    """Return the result of ``rows`` as integers and as a descriptor for C."""
     plan = rows(shape, strides)
     return plan, describe(machine, plan)
 

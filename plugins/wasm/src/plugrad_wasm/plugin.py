@@ -39,6 +39,6 @@ def open_wasm() -> Runtime:
 
 @hookimpl
 def plugrad_backends() -> list[Backend]:
-    """Return the one backend."""
+    """Return the backend ``wasm``."""
     contracts = [*BACKWARD_KERNELS.values()]
     return [Backend("wasm", open=open_wasm, priority=0, contracts=contracts)]

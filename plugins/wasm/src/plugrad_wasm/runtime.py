@@ -42,10 +42,10 @@ Caller = Callable[..., None]
 P = ParamSpec("P")
 T = TypeVar("T")
 VARIABLE = "PLUGRAD_WASM_THREADS"
-MAX_THREADS = 64  # as in plugrad.h
+MAX_THREADS = 64  # the same as in plugrad.h
 STACK = 1 << 18  # bytes, per worker
 POOL = 64  # the address of until_poll, failure and interrupted: see runtime.c
-POLL_INTERVAL_S = 0.05  # between two checks for signals
+POLL_INTERVAL_S = 0.05  # time between two checks for signals
 
 
 def threads_asked_for() -> int:
@@ -130,7 +130,7 @@ class Machine:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads = threads or threads_asked_for()
         self.lock = threading.RLock()
-        self._running = False  # set before a kernel gets arguments, reset at its end
+        self._running = False  # True from before a kernel gets arguments until it ends
         self._interrupt: BaseException | None = None
         self._poll = _Poll()
         self._watch: Any = self._restart_watch()
@@ -140,7 +140,7 @@ class Machine:
         }
         self._workers: list[threading.Thread] = []
         self._numbers: dict[int, int] = {}  # thread ids by worker number
-        self._closed = False  # no workers may be started
+        self._closed = False  # if True, no workers may be started
         self._worker_errors: list[Exception] = []  # exceptions of workers
         self._open()
         self._until_poll, self._failure, self._interrupted = (
@@ -192,7 +192,7 @@ class Machine:
         self.whole: Any = (ctypes.c_uint8 * self._limit).from_address(address)
 
     def _grow(self, end: int) -> None:
-        """Grow linear memory such that it reaches up to ``end``."""
+        """Grow linear memory up to the address ``end``."""
         have = self._memory.data_len()
         if end <= have:
             return

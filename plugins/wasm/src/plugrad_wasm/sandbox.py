@@ -86,7 +86,7 @@ class SandboxedKernel:
         return f"<kernel {self._contract.name}: {self._source()}>"
 
     def _forked(self) -> None:
-        """Reset the state: at the beginning, and in a forked child."""
+        """Set the initial state: at the start, and in a forked child."""
         self._lock = threading.RLock()
         self._busy = False
         self._clock = Clock(self._engine, self._time_limit)

@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLUGRAD_VERSION 1 /* of this interface; call->version is that of the caller */
+#define PLUGRAD_VERSION 1 /* version of this interface; call->version: the caller's */
 
 typedef enum {
     PLUGRAD_BOOL, /* bytes, 0 or 1 */
@@ -53,7 +53,7 @@ typedef struct {
 } plugrad_tensor;
 
 /* An attribute. Numbers, bool (0 or 1), dtypes (a plugrad_dtype) and None (no value)
-   are in `values`. The elements of a tuple follow each other; nested tuples and the
+   are in `values`. The elements of a tuple are consecutive; nested tuples and the
    fields of geometries are flattened. A str is in `text`, in UTF-8. */
 typedef struct {
     const double *values;

@@ -12,7 +12,7 @@ from ..launch import FLOAT32, cast
 from .shape import broadcast_to
 
 kernels = KernelTable()
-MAX_SIZE = 256  # of a head, as in attention.c
+MAX_SIZE = 256  # maximum size of a head, as in attention.c
 
 
 @kernels("Attention")

@@ -11,12 +11,12 @@ from ..launch import FLOAT32
 
 kernels = KernelTable()
 CHUNK = 8  # the bytes of a block's codes must be a multiple of this
-MAX_BLOCK = 256  # as in block_quantized.c
+MAX_BLOCK = 256  # codes per block, as in block_quantized.c
 MAX_ROWS = 4  # for more rows, a product with unpacked weights is faster
 
 
 def kind_of(codes: WasmArray, bits: int) -> int:
-    """Return the number by which C knows an encoding."""
+    """Return the number that stands for an encoding in C."""
     return 0 if bits == 4 else 1 if codes.dtype.kind == "u" else 2
 
 
@@ -47,7 +47,7 @@ def block_matmul(
     bits: int,
     rounded: bool,
 ) -> Any:
-    """Multiply few rows by the codes; for more rows, the weights are unpacked first."""
+    """Multiply a few rows by the codes; for more rows, unpack the weights first."""
     outputs, blocks = scale.shape
     inputs = x.shape[-1]
     block, rows = inputs // blocks, x.size // max(inputs, 1)

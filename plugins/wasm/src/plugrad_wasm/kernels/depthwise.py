@@ -23,7 +23,7 @@ kernels = KernelTable()
 _depthwise = Exports("depthwise", bits=True)
 _filter = Exports("depthwise_filter", bits=True)
 _fast = "depthwise_single_f32"
-MAX_LINES = 32  # of the input per row of windows, as in depthwise.c
+MAX_LINES = 32  # input lines per row of windows, as in depthwise.c
 
 
 @kernels("DepthwiseConv2dNative")

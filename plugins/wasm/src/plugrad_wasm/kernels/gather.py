@@ -161,7 +161,7 @@ def added(
 def unsorted_segment_sum(
     x: WasmArray, segment_ids: WasmArray, *, num_segments: int
 ) -> Any:
-    """Sum rows by id; ids out of range are left out."""
+    """Sum rows by id; rows with an id out of range are ignored."""
     shape = (num_segments, *x.shape[1:])
     return added(
         x, int32_indices(segment_ids), new_flag(x.machine), (num_segments,), shape

@@ -1,7 +1,7 @@
 """Int8 and uint8 convolutions and matrix products.
 
-The C kernels multiply packed weights. If weights are used again, their packed form is
-cached with them.
+The C kernels multiply packed weights. If weights are used repeatedly, their packed
+form is cached with them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ kernels = KernelTable()
 INT8 = np.dtype("int8")
 PANEL_COLUMNS = 16  # NR of integer.c
 DEPTHWISE = "quantized_depthwise_i8"
-MAX_POSITIONS = 64  # of a window, as in integer_depthwise.c
+MAX_POSITIONS = 64  # positions of a window, as in integer_depthwise.c
 # The dtypes of results, in the order of integer.h.
 RESULTS = (INT32, FLOAT32, INT8, np.dtype("uint8"))
 

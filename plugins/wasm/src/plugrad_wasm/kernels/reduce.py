@@ -17,7 +17,7 @@ from .creation import filled
 
 kernels = KernelTable()
 
-PIECE_ELEMENTS = 32768  # elements that one piece reduces
+PIECE_ELEMENTS = 32768  # elements that a piece reduces
 PIECE_COLUMNS = 128  # columns of a piece, as in reduce.c
 
 Step = tuple[Shape, int, int, int, int, float]  # shape; outer, n, inner, chunk; divisor
@@ -34,7 +34,7 @@ def _plan(
     )
     steps: list[Step] = []
     if prod(shape):
-        groups: list[list[int]] = []  # sizes, and whether they are reduced
+        groups: list[list[int]] = []  # sizes; whether they are reduced
         for i, n in enumerate(shape):
             if n > 1 and groups and groups[-1][1] == (i in axis):
                 groups[-1][0] *= n
@@ -83,7 +83,7 @@ def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
 def fold(
     name: str, nothing: float, *, bits: bool = False, mean: bool = False
 ) -> Kernel:
-    """Return the kernel that reduces by ``name``; without elements, to ``nothing``."""
+    """Return the kernel that reduces by ``name``; no elements give ``nothing``."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:
