@@ -136,7 +136,8 @@ static void pack_im2col_transposed(const Gemm *g, const f32 *x, u32 i, u32 rows,
 
 /* --- float32 ---------------------------------------------------------------------- */
 
-/* Sets y to zero if a phase has no positions: no product writes its elements then. */
+/* Sets y to zero if a phase has no positions, because no product writes the elements of
+   such a phase. */
 static void clear_output(const Windows *w, void *y, u32 itemsize) {
     u32 n = (u32)w->batch * (u32)w->out * itemsize;
     bool needed = false;

@@ -8,7 +8,7 @@
 #pragma once
 #include "plugrad.h"
 
-#define GRAIN 65536 /* maximum for a single thread: waking another one costs 40 us */
+#define GRAIN 65536 /* elements for a single thread: waking another costs 40 us */
 #define SLOW 2048 /* the grain of functions that take at least 10 ns per element */
 /* The number of elements per piece. Arrays longer than the grain are divided into
    smaller pieces, so that threads get even shares: with pieces of 65,536 elements, one

@@ -20,8 +20,8 @@ enum { MC = GEMM_MC, TASK_ROWS = GEMM_TASK_ROWS, KC = GEMM_KC, NC = GEMM_NC };
    micro-kernels for MR, 2 MR / 3 and MR / 3 rows if MR is divisible by three. */
 enum { UNPACKED_ROW_MULTIPLE = MR % 3 ? MR : MR / 3 };
 
-/* The epilogue of a fused kernel, `activation(y + bias)`. The order is that of
-   ACTIVATIONS in fused.py. */
+/* The epilogue of a fused kernel, `activation(y + bias)`. The functions are in
+   the order of ACTIVATIONS in fused.py. */
 typedef enum { LINEAR, RELU, RELU6, LEAKY_RELU, PRELU, ELU, SIGMOID } Activation;
 
 typedef struct {

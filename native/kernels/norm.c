@@ -11,7 +11,7 @@ typedef struct {
 
 /* --- softmax ---------------------------------------------------------------------- */
 
-enum { CHUNK_ELEMENTS = 256 }; /* elements per float32 sum; sums of chunks use float64 */
+enum { CHUNK_ELEMENTS = 256 }; /* elements per float32 sum; sums are added in float64 */
 
 INLINE f32 max_f32(const f32 *x, u32 n) { /* ignores NaN, which the sum propagates */
     vec a = VEC(-INFINITY), b = a;

@@ -24,7 +24,7 @@ typedef struct {
     const Epilogue *epilogue;
 } WinogradConv;
 
-/* The number of filters for whose transform another thread pays off. */
+/* The number of filter transforms that justify another thread. */
 enum { TASK_MIN_FILTERS = WINOGRAD_THREAD_FILTERS };
 
 /* --- filter transform ------------------------------------------------------------- */

@@ -142,7 +142,7 @@ def libraries(flags: list[str]) -> list[str]:
 
 
 def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, Any]:
-    """Link all modules of a kind, each with its data after that of the previous one.
+    """Link all modules of a kind, each with its data after the previous module's data.
 
     Returns:
         The index: where the data of all modules ends, and the module of each function.

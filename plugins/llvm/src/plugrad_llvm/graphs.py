@@ -1,4 +1,4 @@
-"""Helpers for the steps of a graph, used in the whole compiler."""
+"""Helpers for the steps of a graph, used throughout the compiler."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def elementwise_kernel(
             Attributes are numbers of type ``T``; the op accepts them by keyword.
         dtypes: The dtypes that ``T`` may be; complex64 is ``float2``. If no integer
             dtype is listed, the op converts integers to float32.
-        out_dtype: The dtype of the result, if it is not that of ``T``.
+        out_dtype: The dtype of the result, if it is not ``T``.
         gradients: A function for each input, as for ``plugrad.register_gradient``.
         decomposition: The same computation with ops, for other backends.
 
@@ -252,7 +252,7 @@ class CustomKernel:
             pg.unregister_gradient(self.kernel.name)
 
     def _common_dtype(self, xs: Sequence[Any], allowed: Sequence[DType]) -> list[Any]:
-        """Return the inputs with a common dtype; Python numbers adopt that of tensors.
+        """Return the inputs with a common dtype; Python numbers adopt the tensors' dtype.
 
         bool tensors are masks and keep their dtype if there are other tensors.
         """

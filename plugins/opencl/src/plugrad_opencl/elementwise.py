@@ -4,7 +4,7 @@
 ``a`` and ``b`` and an expression for each kind of dtype (NumPy's letters ``b i u f
 c``). These types can be used in an expression:
 
-- ``T``: the working dtype, which is that of the first input that is not bool.
+- ``T``: the working dtype: the dtype of the first input that is not bool.
 - ``Y``: the dtype of the output; ``X0``, ``X1``, ...: the dtypes of the inputs.
 - ``I``: the signed integer of the size of ``T``.
 - ``S``: one element of ``T``. On a CPU, the types above are vectors.

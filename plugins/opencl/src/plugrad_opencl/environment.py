@@ -62,7 +62,7 @@ def _writable(path: Path) -> bool:
 
 
 def remarks() -> list[str]:
-    """Return problems of the environment, and what to do about them."""
+    """Return problems with the environment, and how to solve them."""
     if folder().parent == Path(_cache_home()):
         return []
     return [

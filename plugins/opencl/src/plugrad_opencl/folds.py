@@ -1,8 +1,8 @@
 """Compiles regions that end in reductions, without storing the reductions' inputs.
 
 A float32 reduction reads each element once, so it can compute the element instead of
-reading it. The order of summation is that of the separate kernel, so the results have
-the same bits. On a GPU, where a launch costs more than most kernels, several reductions
+reading it. The order of summation is the same as in the separate kernel, so the results
+are bit-identical. On a GPU, where a launch costs more than most kernels, several reductions
 over the same axes form one kernel. This kernel also stores the values of the region
 that later steps read.
 

@@ -1,6 +1,6 @@
 """The entry-point module: it declares the backends without importing pyopencl.
 
-The priority is above that of cpu only if the file system shows a GPU and a driver for
+The priority is higher than cpu's only if the file system shows a GPU and a driver for
 it. With PoCL alone, cpu stays the default.
 """
 

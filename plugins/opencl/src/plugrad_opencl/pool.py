@@ -37,8 +37,8 @@ class Pool:
         largest: The maximum number of bytes in a buffer.
         total: The maximum number of bytes in all buffers.
         left: A function that returns the bytes that the system has left for the device.
-        lock: A reentrant lock, that of the device: with a separate one, two threads
-            could wait for each other forever.
+        lock: The reentrant lock of the device: with a separate lock, two threads could
+            wait for each other forever.
 
     """
 

@@ -161,7 +161,7 @@ def reducer(
             than one only on a GPU.
         dtype: The dtype of the elements.
         rows: Whether ``m`` is 1.
-        shape: The number of items in a group, and of those that share a result.
+        shape: The number of items in a group, and of items that share a result.
         reads: The parameters of the kernel, and C code that computes elements from
             them. By default the kernel reads an array for each reduction.
 

@@ -25,7 +25,7 @@ from .runtime import Device, Launch
 from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
 CODELESS = ("BroadcastTo", "Identity")  # no code is needed: inputs broadcast anyway
-LONG_ROW_ELEMENTS = 256  # in longer rows, the scalar rest is negligible
+LONG_ROW_ELEMENTS = 256  # in longer rows, the scalar remainder is negligible
 MAX_ARGUMENTS = 120  # 8 bytes each; every device accepts 1024 bytes
 
 

@@ -308,7 +308,7 @@ class Device:
             self._finish_checks(checks)
 
     def _finish_checks(self, checks: dict[int, Check]) -> None:
-        """Raise if one of the ``checks`` found a bad index, or run the callbacks."""
+        """Raise if one of the ``checks`` failed; otherwise run the callbacks."""
         found = np.zeros(4, np.int64)
         self._do(cl.enqueue_copy, self.quick, found, self.flag)
         bad = checks.get(int(found[0]))

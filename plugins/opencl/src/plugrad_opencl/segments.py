@@ -23,7 +23,7 @@ UINT32 = np.dtype(np.uint32)
 # On a GPU, rows are sorted if one of the first two limits is exceeded. The sort takes 3
 # launches for each 8 bits of the number of segments.
 DIRECT_MAX_ROWS = 512
-DIRECT_MAX_READS = 1 << 24  # how often ids are read
+DIRECT_MAX_READS = 1 << 24  # number of id reads
 CHUNK_ROWS = 4096  # rows that a work group sorts
 MIN_PART_ROWS = 16  # rows per work item; several items share longer segments
 

@@ -186,7 +186,7 @@ def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
 def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
     """Return the index of the part that contains each step, by the step's outputs.
 
-    Each row kernel has its own even number. All reductions are in the last part,
+    Each row kernel has its own even index. All reductions are in the last part,
     because no step of a region reads their results. So are steps whose results only
     reductions read.
     """

@@ -56,7 +56,7 @@ def kernel(
     Args:
         device: The device to run on.
         file: The name of the template.
-        name: The name of the kernel function; by default that of the file.
+        name: The name of the kernel function; by default the name of the file.
         group: Items in a work group, if not the ``GROUP_ITEMS`` of the style.
         width: The vector width on a CPU.
         values: Upper-case names are defined as integers (``#define``); others replace

@@ -217,7 +217,7 @@ WIDE_GROUP_ITEMS = 1024
 # Neighboring items: DOT_LANES of them share a column, or ROW_LANES of them compute
 # neighboring columns, up to 4 each.
 DOT_LANES, ROW_LANES = 32, 8
-THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix; adding up parts takes a launch
+THIN_PART_MIN_BYTES = 1 << 16  # right-matrix bytes; adding up parts takes a launch
 THIN_ONE_LAUNCH_MAX_BYTES = 1 << 21
 
 

@@ -25,7 +25,7 @@ class Timer:
             self._add_up()
 
     def seconds(self) -> float:
-        """Return how long this thread's kernels ran, once all events are complete."""
+        """Return how long this thread's kernels ran; all events must be complete."""
         self._add_up()
         return self._worked[threading.get_ident()]
 

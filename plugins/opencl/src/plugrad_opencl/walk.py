@@ -196,9 +196,9 @@ def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
 
     Axes that can be merged in all inputs are merged. The last axis is the row: in a
     row, an input advances by one element ("1" in the pattern) or not at all ("0").
-    ``rank`` is the number of axes before the row. The sizes are that of the row, those
-    of the other axes except the first, and then the strides of each input along these
-    axes.
+    ``rank`` is the number of axes before the row. The sizes consist of the size of the
+    row, the sizes of the other axes except the first, and then the strides of each
+    input along these axes.
     """
     shape = broadcast("opencl", *shapes)
     strides = [broadcast_strides(own, len(shape)) for own in shapes]

@@ -55,7 +55,7 @@ KINDS = "puud"  # the letters of these kinds in entry.h
 SCRATCH_ELEMENTS = 1 << 17  # BLOCK_MEMORY of blocks.h
 BLOCK_ELEMENTS = 1 << 12  # elements of a block of short rows
 CACHE_LINE_ELEMENTS = 16  # float32 elements per cache line
-PIECE_ELEMENTS = 1 << 16  # per parallel_for piece; fewer if there are many steps
+PIECE_ELEMENTS = 1 << 16  # elements per parallel_for piece; fewer for many steps
 
 Write = Callable[[Graph], tuple[Slots, Tables] | None]
 Completion = Callable[[Any], Any]

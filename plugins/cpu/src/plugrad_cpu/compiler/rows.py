@@ -15,7 +15,7 @@ from plugrad.plugin import Graph, Step
 from ..kernels.reduce import REDUCE_MIN_ELEMENTS, plan
 from ..native import MAX_ELEMENTS
 
-ROW_MAX_ELEMENTS = 1 << 16  # for rows in a region
+ROW_MAX_ELEMENTS = 1 << 16  # maximum row length in a region
 VIEW = "BroadcastTo"
 FOUR_ROWS = 32  # reduce.c sums rows of this length four at a time
 

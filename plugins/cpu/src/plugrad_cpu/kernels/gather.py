@@ -15,7 +15,7 @@ kernels = KernelTable()
 READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
 ADD = in_c("scatter_add", NUMBER_SUFFIXES)
 ADD_WIDE = in_c("scatter_add_wide", FLOAT_SUFFIXES)
-MAX_AXES = 64  # axes of a NumPy array
+MAX_AXES = 64  # NumPy's limit
 GATHER_MIN_ELEMENTS = 8192  # below, NumPy is as fast
 
 

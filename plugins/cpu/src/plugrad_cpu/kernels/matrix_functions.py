@@ -61,7 +61,7 @@ def _eliminate_panel(a: Array, order: Array, begin: int, end: int) -> None:
 
 
 def _swap_rows(rows: Array, at: Array, i: int, others: Array) -> None:
-    """Swap row ``i`` of each matrix with the row that ``others`` names for it."""
+    """Swap row ``i`` of each matrix with the row whose index is in ``others``."""
     rows[at, others], rows[:, i] = rows[:, i].copy(), rows[at, others]
 
 

@@ -72,7 +72,7 @@ def tensor_scatter_update_in_place(
 def tensor_scatter_extremum(
     tensor: Array, indices: Array, updates: Array, *, largest: bool
 ) -> Array:
-    """Sort updates by row and combine those of a row; use ``ufunc.at`` for elements."""
+    """Sort updates and combine them per row; for single elements, use ``ufunc.at``."""
     lead = tensor.shape[: indices.shape[-1]]
     rows = rows_of("tensor_scatter_update", indices, lead).reshape(-1)
     y = np.array(tensor, order="C")

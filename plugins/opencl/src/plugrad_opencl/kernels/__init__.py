@@ -1,4 +1,4 @@
-"""Kernels by family, in files with the same names as those of the ops in the core."""
+"""Kernels by family, under the same file names as the ops of the core."""
 
 from plugrad.plugin import KernelTable
 

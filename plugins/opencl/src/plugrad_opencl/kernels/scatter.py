@@ -20,7 +20,7 @@ from . import gather
 
 kernels = KernelTable()
 
-MAX_PAIRED_UPDATES = 128  # each update is compared with all later ones
+MAX_PAIRED_UPDATES = 128  # limited, because each is compared with all later ones
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 
