@@ -47,7 +47,7 @@ class NumpyArrays:
         return np.from_dlpack(x)
 
     def nbytes(self, native: Array) -> int:
-        """Return the size in bytes; strings count as their pointers plus their texts."""
+        """Return the size in bytes; strings count as their pointers plus texts."""
         texts = native.flat if native.dtype.hasobject else ()
         return native.nbytes + sum(map(len, texts))
 

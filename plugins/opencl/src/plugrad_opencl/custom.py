@@ -252,7 +252,7 @@ class CustomKernel:
             pg.unregister_gradient(self.kernel.name)
 
     def _common_dtype(self, xs: Sequence[Any], allowed: Sequence[DType]) -> list[Any]:
-        """Return the inputs with a common dtype; Python numbers adopt the tensors' dtype.
+        """Return inputs with a common dtype; Python numbers adopt the tensors' dtype.
 
         bool tensors are masks and keep their dtype if there are other tensors.
         """

@@ -2,9 +2,9 @@
 
 A float32 reduction reads each element once, so it can compute the element instead of
 reading it. The order of summation is the same as in the separate kernel, so the results
-are bit-identical. On a GPU, where a launch costs more than most kernels, several reductions
-over the same axes form one kernel. This kernel also stores the values of the region
-that later steps read.
+are bit-identical. On a GPU, where a launch costs more than most kernels, several
+reductions over the same axes form one kernel. This kernel also stores the values of the
+region that later steps read.
 
 Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C code.
 """

@@ -244,7 +244,7 @@ class WasmArrays:
         return np.asarray(_WritableView(native))
 
     def nbytes(self, native: Any) -> int:
-        """Return the size in bytes; strings count as their pointers plus their texts."""
+        """Return the size in bytes; strings count as their pointers plus texts."""
         texts = native.flat if native.dtype.hasobject else ()
         return native.nbytes + sum(map(len, texts))
 
