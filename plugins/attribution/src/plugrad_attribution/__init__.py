@@ -7,14 +7,15 @@ the functions that apply them.
 A module is imported when one of its names is first used, because plugrad imports this
 package whenever it loads entry points.
 
-Read in this order: ``layers``, what a layer is; ``rules``, how relevance is spread;
-``kernels``, everything that is not a layer; ``compositions``, functions that models
-compose from several kernels; ``first``, the layer that reads the input; ``composites``,
-which rule applies where; ``registry``, composites by name; ``flows``, how relevance is
-observed on its way through the model; ``ledger`` and ``places``, the records of these
-observations; ``attribution`` and ``covered``, the functions that users call.
-``gradients``, ``deeplift`` and ``inner`` contain the methods that need no composite.
-``surrogates`` contains the gradients of spikes, and ``plugin`` publishes them as packs.
+Read in this order: ``layers``, what a layer is; ``rules``, how relevance is
+distributed; ``kernels``, everything that is not a layer; ``compositions``, functions
+that models compose from several kernels; ``first``, the layer that reads the input;
+``composites``, which rule applies where; ``registry``, composites by name; ``flows``,
+how relevance is observed on its way through the model; ``ledger`` and ``places``, the
+records of these observations; ``attribution`` and ``covered``, the functions that users
+call. ``gradients``, ``deeplift`` and ``inner`` contain the methods that need no
+composite. ``surrogates`` contains the gradients of spikes, and ``plugin`` publishes
+them as packs.
 """
 
 from __future__ import annotations

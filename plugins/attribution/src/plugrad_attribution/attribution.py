@@ -70,9 +70,9 @@ def attribute(
             one index for each example, or a function of ``f(x)`` that returns one value
             for each example. None explains the sum of all outputs.
         chunk: The number of examples to process at once, to limit memory.
-        at: The names of scopes (``pg.name_scope``), or patterns for them, whose results
-            get a relevance as well. The result of a scope is the result of its last
-            kernel run that receives relevance.
+        at: The names of scopes (``pg.name_scope``), or patterns for them, for whose
+            results relevance is returned as well. The result of a scope is the result
+            of its last kernel run that receives relevance.
         ledger: Whether to return a ledger of where the value has gone. A ledger reads
             values, so a function that ``jit`` has compiled runs eagerly in each call,
             and ``vmap`` raises an error.
@@ -86,8 +86,8 @@ def attribute(
         ValueError: ``x``, ``target`` or ``chunk`` does not fit, or no run in a scope of
             ``at`` receives relevance.
         MissingRule: A kernel has no rule, or the composite has a rule for first layers
-            and no layer reads ``x`` itself. A composite that was created with
-            ``missing="gradient"`` does not raise it.
+            and no layer reads ``x`` itself. This is not raised if the composite was
+            created with ``missing="gradient"``.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -138,7 +138,7 @@ class _Call(NamedTuple):
 
 
 def _check_first(rules: Composite, ways: Ways) -> None:
-    """Raise if the composite has a rule for first layers, but none applied it."""
+    """Raise an error if the rule for first layers was not applied to any layer."""
     if rules.first is None or rules.missing == "gradient" or ways != {INPUT.name}:
         return
     raise MissingRule(
@@ -162,7 +162,7 @@ def checked(who: str, f: object, x: TensorLike, rules: object) -> Tensor:
 def gradient_of(f: Model, target: Target) -> Callable[[Tensor], ValueAndGradient]:
     """Return a function of the input that returns values and their relevance.
 
-    The rules apply if this function runs inside their blocks of overrides.
+    The rules apply if this function runs inside their override blocks.
     """
     return functools.partial(value_and_gradient, lambda x: f(marked(x)), target=target)
 
@@ -177,7 +177,7 @@ def _ledger(call: _Call, found: Attribution) -> Ledger:
 
 
 def _in_chunks(call: _Call, x: Tensor, target: Target, chunk: int) -> Attribution:
-    """Return the relevance of all examples, computed in parts."""
+    """Return the relevance of all examples, computed in chunks."""
     chunks = chunks_of("attribute", x.shape[0], target, chunk)
     found = [call.relevance(x[part], one) for part, one in chunks]
     return Attribution(

@@ -1,6 +1,6 @@
 """Composites: which rule applies to which part of a model.
 
-A composite is a table of gradients that is made once. It has no state, so it may be
+A composite is a table of gradients that is built once. It has no state, so it may be
 used by several threads, for any model, and under ``jit``.
 
 Map: ``Composite``; composites of zennit by name; AttnLRP, CP-LRP and RelP.
@@ -32,18 +32,19 @@ class Composite:
         conv: The rule of convolutions.
         dense: The rule of products with weights.
         first: The rule of layers that read the input, either directly or after padding,
-            reshaping or permuting its axes. If None, these layers have the rule of
+            reshaping or permuting its axes. If None, these layers use the rule for
             their kind.
         where: Rules for layers in some scopes: a dict from patterns (see ``where=`` of
             ``override_gradient``) to rules, such as ``{"head.*": Epsilon(0.25)}``. The
             last pattern that matches wins.
-        more: Gradients of other kernels, ops and patterns, as ``use_gradients`` takes
-            them. They replace those that the composite has for the same keys.
+        more: Gradients of other kernels, ops and patterns, in the form that
+            ``use_gradients`` accepts. They replace the composite's own gradients for
+            the same keys.
         stabilizer: The stabilizer of sums of branches and of average pooling.
         missing: What happens at a nonlinear kernel without a rule, or if ``first``
             applies to no layer: ``"error"`` raises a ``MissingRule``, and
-            ``"gradient"`` goes on with the gradient of the kernel, which does not keep
-            the sum of relevances.
+            ``"gradient"`` continues with the gradient of the kernel, which does not
+            preserve the sum of relevances.
 
     Raises:
         ValueError: ``missing`` is neither ``"error"`` nor ``"gradient"``.
@@ -101,7 +102,7 @@ class Composite:
 
     @functools.cached_property
     def tables(self) -> list[tuple[Table, str | None]]:
-        """The gradients of all kernels, and then those of each place in ``where``."""
+        """The gradients of all kernels, and then those of each pattern in ``where``."""
         found: list[tuple[Table, str | None]] = [(self.table, None)]
         for pattern, rule in self.where.items():
             table = _layers(rule, rule, self._product())
@@ -224,7 +225,7 @@ class ExcitationBackprop(Composite):
     """Z-plus for convolutions and products.
 
     Args:
-        zero_bias: Whether biases take no share, as in the paper. In zennit, biases take
+        zero_bias: Whether biases get no relevance, as in the paper. In zennit, they get
             a share.
         options: Those of ``Composite``.
 
@@ -267,8 +268,8 @@ class AttnLRP(Composite):
 
     Source:
         R. Achtibat et al., "AttnLRP: Attention-Aware Layer-Wise Relevance Propagation
-        for Transformers", 2024; stabilizers as in lxt, with the sign of the
-        denominator.
+        for Transformers", 2024; stabilizers have the sign of the denominator, as in
+        lxt.
 
     """
 
@@ -350,8 +351,9 @@ class RelP(CPLRP):
     gradient, the weights of attention are constants, and a gate and the factor that it
     multiplies get half each.
 
-    The example binds the rules to a gradient, which gives the coefficients of patching:
-    ``(patch - x) · coefficient`` estimates the effect of replacing ``x`` by the patch.
+    The example computes a gradient under these rules, which yields the coefficients of
+    patching: ``(patch - x) · coefficient`` estimates the effect of replacing ``x`` by
+    the patch.
 
     Args:
         options: Those of ``Composite``.

@@ -4,7 +4,7 @@
 must get the same relevance. A pattern finds the kernels of the second form in a model.
 The patterns are small, so that a few of them cover many ways to write a function:
 GELU is a product of ``x`` and ``1 + erf(x / √2)``; each factor gets half, and the half
-of the second factor comes back to ``x``.
+of the second factor then passes to ``x``.
 
 Map: norms; activations; softmax; attention with constant weights.
 """
@@ -46,7 +46,7 @@ def is_statistic(x: Tensor, z: Tensor) -> bool:
 
 @functools.cache
 def norms() -> Table:
-    """Return the rule of ``x · 1/√z``: as in ``x / √z``, the root gets nothing."""
+    """Return the rule of ``x · 1/√z``: as in ``x / √z``, the root gets no relevance."""
     found: Table = {}
     for name, inverse_root in INVERSE_ROOTS.items():
         product = lambda x, z, f=inverse_root: x * f(z)
@@ -59,7 +59,7 @@ def norms() -> Table:
 
 # --- activations -----------------------------------------------------------------
 
-CUBE = 0.044715  # the coefficient in GELU by tanh: x + CUBE · x³ = x · (1 + CUBE · x²)
+CUBE = 0.044715  # the coefficient in the tanh form of GELU, x · (1 + CUBE · x²)
 # Sums of a function and a constant, by pattern name: factors of GELU, and the divisor
 # of a sigmoid.
 SHIFTED: dict[str, Function] = {

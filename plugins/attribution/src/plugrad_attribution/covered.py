@@ -1,4 +1,4 @@
-"""``coverage``: which rules apply in a model; a missing rule is no error here.
+"""``coverage``: which rules apply in a model; here, a missing rule is not an error.
 
 Map: ``Covered`` and ``Coverage``; ``coverage``.
 """

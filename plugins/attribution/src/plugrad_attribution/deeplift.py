@@ -36,9 +36,9 @@ def deep_lift(
     Where the gradient multiplies derivatives, the rescale rule multiplies slopes
     ``(y - y₀) / (x - x₀)`` between the baseline and ``x``. So nothing is lost where a
     ReLU or a sigmoid is flat, and the contributions of an example add up to the
-    difference of the values. Products, maxima, choices by ``where`` and softmax have
-    rules of their own that lose nothing; layer and RMS norms, LSTM and GRU are
-    differentiated as compositions of these functions.
+    difference of the values. Products, maxima, ``where`` and softmax have rules of
+    their own that lose nothing; layer and RMS norms, LSTM and GRU are differentiated as
+    compositions of these functions.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose

@@ -20,7 +20,7 @@ ValueAndGradient = tuple[Tensor, Tensor]
 
 
 def checked(name: str, f: object, x: TensorLike) -> Tensor:
-    """Return ``x`` as a tensor of floats.
+    """Return ``x`` as a floating tensor.
 
     Args:
         name: The name of the method, for errors.
@@ -29,7 +29,7 @@ def checked(name: str, f: object, x: TensorLike) -> Tensor:
 
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not real.
-        ValueError: ``x`` has no axis of examples.
+        ValueError: ``x`` has no example axis.
 
     """
     if not callable(f):
@@ -123,7 +123,7 @@ def value_and_gradient(f: Model, x: Tensor, target: Target) -> ValueAndGradient:
 def chunks_of(
     name: str, count: int, target: Target, chunk: int
 ) -> Iterator[tuple[slice, Target]]:
-    """Yield chunks of examples and their targets; without examples, one empty chunk.
+    """Yield chunks of examples and their targets; a single empty one if there are none.
 
     Args:
         name: The name of the method, for errors.

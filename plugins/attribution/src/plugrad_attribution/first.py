@@ -1,7 +1,7 @@
 """The first layer of a model: the layer that reads the input, perhaps rearranged.
 
 Rules such as flat and box are for this layer alone. It is found by patterns that begin
-at the mark of the input. A model may rearrange its input first: pad it, reshape it, or
+at the marked input. A model may rearrange its input first: pad it, reshape it, or
 permute its axes.
 
 Map: rearrangements of the input; the paths from the input to a layer; the gradients.
@@ -98,7 +98,7 @@ def entries() -> list[Entry]:
 
 
 class Family(NamedTuple):
-    """An op that can be a first layer, and its ``Kind`` by the attributes of a run."""
+    """An op that can be a first layer, and a function from attributes to ``Kind``."""
 
     op: Callable[[Tensor, Tensor], Tensor]
     kind: Callable[[Mapping[str, Any]], Kind]

@@ -136,7 +136,7 @@ def watched(
     Args:
         rules: The composite.
         f: A function that computes a gradient.
-        tell: A function that is called with each flow, the last runs first.
+        tell: A function that is called with each flow, in reverse order of the runs.
         extent: Which runs are watched.
 
     """
@@ -207,7 +207,7 @@ class _Watch:
         return named(gradient, parameters)
 
     def _original(self, dys: Any, original: Callable[..., Any]) -> Any:
-        """Return the cotangent of an input; nothing is reported meanwhile."""
+        """Return the cotangent of an input, without reporting flows inside it."""
         was_on, self.is_on = self.is_on, False
         try:
             return original(*dys)
@@ -252,10 +252,10 @@ def _is_relevance(one: Watched, name: str) -> bool:
 def _watched(
     rules: Composite, extent: Extent
 ) -> Iterator[tuple[list[Watched], str | None]]:
-    """Yield what is watched everywhere, then what is watched only at each ``where``.
+    """Yield what is watched everywhere, then what only a pattern of ``where`` covers.
 
-    Patterns for which only one place has a rule are watched only there: to override a
-    pattern also means to treat the kernel runs that match it as one run.
+    A kernel pattern that has a rule only in some scopes is watched only there, because
+    overriding it makes the runs that match it count as a single run.
     """
     (main, _), *others = rules.tables
     yield [*_kernels(names_of(main), extent), *_watched_in_table(main, extent)], None
@@ -317,7 +317,7 @@ def _inputs_of(
 
 
 def _passed(dy: Tensor) -> Tensor:
-    """Stand for the gradient of inputs for which a pattern has no rule."""
+    """Stand in for the gradient of inputs for which a pattern has no rule."""
     return dy
 
 

@@ -238,7 +238,7 @@ def smooth_grad(
 
 @functools.cache
 def _guided() -> Any:
-    """Return the block in which only positive cotangents pass active ReLUs."""
+    """Return the block in which only positive cotangents pass through active ReLUs."""
     relu = lambda dy, y: pg.where((y > 0) & (dy > 0), dy, 0.0)
     relu6 = lambda dy, original: original(pg.maximum(dy, 0.0))
     table: Table = {"Relu": {"x": relu}, "Relu6": {"x": relu6}}
@@ -247,7 +247,7 @@ def _guided() -> Any:
 
 @functools.cache
 def _deconvnet() -> Any:
-    """Return the block in which positive cotangents pass all ReLUs."""
+    """Return the block in which positive cotangents pass through all ReLUs."""
     rule = lambda dy: pg.maximum(dy, 0.0)
     table: Table = {"Relu": {"x": rule}, "Relu6": {"x": rule}}
     return pg.use_gradients(table, linear=False, innermost=True)
@@ -256,7 +256,7 @@ def _deconvnet() -> Any:
 def _with_block(
     name: str, block: Any, f: Model, x: TensorLike, target: Target, chunk: int | None
 ) -> Attribution:
-    """Return the gradient in a block of overrides."""
+    """Return the gradient, computed inside a block of overrides."""
     values = checked(name, f, x)
     inside = block(value_and_gradient)
 

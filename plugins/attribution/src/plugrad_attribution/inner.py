@@ -1,7 +1,7 @@
-"""Methods that look at inner values of a model: Grad-CAM, attribution patching.
+"""Methods that use intermediate values of a model: Grad-CAM, attribution patching.
 
-A value is found by the name of the scope whose result it is. The backward pass goes
-through the kernels in reverse, so the first one that it meets in a scope has computed
+A value is found by the name of the scope whose result it is. The backward pass visits
+the kernels in reverse order, so the first one that it visits in a scope has computed
 the result of the scope.
 
 Map: results of scopes; ``grad_cam``; ``patching``.
@@ -41,7 +41,7 @@ _found: contextvars.ContextVar[dict[str, Result | None]] = contextvars.ContextVa
 
 
 def _note(site: plugin.Site, y: Tensor | None, dy: Any) -> None:
-    """Note a result, if it is the first one of its scope in the backward pass."""
+    """Record a result if it is the first one of its scope in the backward pass."""
     found = _found.get()
     for pattern, earlier in found.items():
         if earlier is None and is_inside(site.scope, pattern):
@@ -54,7 +54,7 @@ def _note(site: plugin.Site, y: Tensor | None, dy: Any) -> None:
 
 
 def _noting_gradient(count: int, y: str | None) -> Callable[..., Any]:
-    """Return a gradient function that notes the result of its kernel.
+    """Return a gradient function that records the result of its kernel.
 
     Args:
         count: The number of cotangents.
@@ -72,7 +72,7 @@ def _noting_gradient(count: int, y: str | None) -> Callable[..., Any]:
 
 @functools.cache
 def _table() -> Table:
-    """Return gradients that note the results of all kernels."""
+    """Return gradients that record the results of all kernels."""
     table: Table = {
         op: {"x": _noting_gradient(1, "y")} for op in (pg.hard_swish, pg.hard_sigmoid)
     }
@@ -90,7 +90,7 @@ def _table() -> Table:
 
 @functools.lru_cache(MAX_CACHED_BLOCKS)
 def _block(at: tuple[str, ...]) -> Any:
-    """Return the overrides that note the results of some scopes."""
+    """Return the overrides that record the results of some scopes."""
     return pg.use_gradients(_table(), where=at, innermost=True)
 
 
@@ -101,7 +101,7 @@ def results(
 
     Raises:
         ValueError: The value does not depend on a scope, or the result of a scope has
-            no axis of examples.
+            no example axis.
 
     """
     found: dict[str, Result | None] = dict.fromkeys(at)
@@ -194,8 +194,8 @@ def grad_cam(
         if rank < 3 or not -rank < channel_axis < rank or channel_axis in (0, -rank):
             raise ValueError(
                 f"{name}: the result of the scope {at!r} has the shape "
-                f"{layer.y.shape}; expected an axis of examples, axes of positions, "
-                f"and channels at axis {channel_axis}"
+                f"{layer.y.shape}; expected an example axis, position axes, and "
+                f"channels at axis {channel_axis}"
             )
         channels = channel_axis % rank
         positions = tuple(axis for axis in range(1, rank) if axis != channels)
@@ -235,10 +235,10 @@ def patching(
     at: str | Sequence[str],
     chunk: int | None = None,
 ) -> Patching:
-    """Estimate the effects of replacing inner values by those of another example.
+    """Estimate the effects of replacing intermediate values with another example's.
 
-    Activation patching runs a model on a clean example with an inner value that is
-    taken from a corrupted one, once for each inner value. Attribution patching
+    Activation patching runs a model on a clean example with an intermediate value that
+    is taken from a corrupted one, once for each such value. Attribution patching
     estimates all of these effects with two gradients, to the first order: ``(corrupted
     value - clean value) · gradient at the clean value``. Exchange ``clean`` and
     ``corrupted`` for the effect of restoring clean values.

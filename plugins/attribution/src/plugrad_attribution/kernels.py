@@ -1,8 +1,9 @@
 """Kernels that are not affine layers: linear ones, gates, normalizations, softmax.
 
-The gradient of a linear kernel passes relevance over value on, so it needs no rule. An
-element-wise function ``y = g(x)`` gets ``dy · y / x``: all of its relevance goes to its
-input (the identity rule). Of two factors that both depend on the input, each gets half.
+The gradient of a linear kernel passes on relevance divided by value, so the kernel
+needs no rule. An element-wise function ``y = g(x)`` gets ``dy · y / x``: all of its
+relevance goes to its input (the identity rule). Of two factors that both depend on the
+input, each gets half.
 
 Map: the linear kernels; gates; products; sums; normalizations; softmax; the kernels for
 which there is no rule.
@@ -345,7 +346,7 @@ class MissingRule(NotImplementedError):
 
 
 def refusals(known: Collection[Any]) -> Table:
-    """Return gradients that raise, for all kernels that are neither known nor linear.
+    """Return gradients that raise an error, for kernels neither known nor linear.
 
     Args:
         known: The kernels, ops and patterns that have rules.
@@ -382,7 +383,7 @@ def _is_differentiable(kernel: plugin.Kernel) -> Collection[str] | bool:
 
 
 def _refusal(name: str, kernel: plugin.Kernel) -> Callable[..., Tensor]:
-    """Return a gradient that raises."""
+    """Return a gradient that raises ``MissingRule``."""
 
     def refuse(*dys: Tensor, site: plugin.Site) -> Tensor:
         where = f" in scope {site.scope!r}" if site.scope else ""

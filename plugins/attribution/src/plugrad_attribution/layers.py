@@ -1,7 +1,7 @@
 """Affine layers, as rules see them: ``y = f(x, w) + b``.
 
 A layer of a model is one kernel run, or two with a bias, or more with reshapes. This
-module finds them by patterns, and gives rules an object that does not depend on the
+module finds them by patterns, and passes rules an object that does not depend on the
 kind of the layer. Rules call its ``forward`` and ``backward`` with other weights and
 inputs.
 
@@ -73,7 +73,7 @@ def _run(kernel: str, *inputs: Tensor, **attrs: Any) -> Tensor:
 
 # --- convolutions ----------------------------------------------------------------
 
-# For each kernel, the kernel of its gradient with respect to the input.
+# For each kernel, the kernel that computes its gradient with respect to the input.
 BACKWARD = {
     "Conv2D": "Conv2DBackpropInput",
     "Conv2DBackpropInput": "Conv2D",
@@ -305,7 +305,7 @@ def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
 
 # --- the first layer -------------------------------------------------------------
 
-# Marks the tensor whose relevance is asked for; it computes nothing.
+# An identity that marks the tensor whose relevance is requested.
 INPUT = Kernel("plugrad_attribution.Input(x: floating) -> y", out=plugin.same)
 plugin.gradients(INPUT, x=lambda dy: dy)
 plugin.decomposition(INPUT)(lambda x: pg.positive(x))

@@ -5,7 +5,7 @@ share, softmax has a constant of its own, and a kernel without a rule may lose a
 amount. The ledger adds up the relevance before and after each run, and books the
 differences.
 
-Map: ``Row`` and ``Ledger``; ``Bookkeeper``, which makes a ledger of flows.
+Map: ``Row`` and ``Ledger``; ``Bookkeeper``, which makes a ledger from flows.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Entry(NamedTuple):
 
 
 def shortened(scope: str) -> str:
-    """Return a scope without its middle, if it is too long for a table."""
+    """Return a scope name, with its middle cut out if it is too long for a table."""
     if len(scope) <= MAX_SCOPE_CHARACTERS:
         return scope
     half = MAX_SCOPE_CHARACTERS // 2

@@ -93,7 +93,7 @@ def recording() -> Iterator[Runs]:
 def paired(
     kernel: str, name: str, rule: PairRule, *reads: str
 ) -> Callable[..., Tensor]:
-    """Return a gradient function that passes ``reads`` of both runs to a rule."""
+    """Return a gradient function that passes the values of both runs to a rule."""
 
     def gradient(dy: Tensor, **given: Any) -> Tensor:
         at_baseline = _runs.get().pair(kernel, name, given)
@@ -106,7 +106,7 @@ def paired(
 
 
 def without_rule(kernel: Kernel, name: str) -> Callable[..., Tensor]:
-    """Return a gradient function that averages both runs and notes the missing rule."""
+    """Return a gradient function that averages both runs and records the kernel."""
 
     def gradient(*dys: Any, site: plugin.Site, original: Any) -> Tensor:
         runs = _runs.get()

@@ -85,7 +85,7 @@ class Places:
 
 
 def is_inside(scope: str, pattern: str) -> bool:
-    """Return whether a pattern matches a scope, or a scope around it."""
+    """Return whether a pattern matches a scope or an enclosing scope."""
     while scope:
         if fnmatchcase(scope, pattern):
             return True
@@ -94,7 +94,7 @@ def is_inside(scope: str, pattern: str) -> bool:
 
 
 def _listed(scopes: list[str]) -> str:
-    """Return a text that lists scopes in the order of the model."""
+    """Return text that lists scopes in the order of the model."""
     if not scopes:
         return "those that do are outside of all scopes; name parts with pg.name_scope"
     first = scopes[::-1][:MAX_LISTED_SCOPES]

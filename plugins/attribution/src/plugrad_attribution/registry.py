@@ -34,7 +34,7 @@ def composite(name: str, **options: Any) -> Composite:
         TypeError: ``name`` is not a string, an option does not fit, or a distribution
             has published something other than a composite.
         ValueError: The name is unknown, or two distributions have published it.
-        ImportError: A distribution has published the composite, and it cannot be
+        ImportError: A distribution has published the composite, but it cannot be
             imported.
 
     Example:
@@ -108,7 +108,7 @@ def _entry_point(name: str) -> EntryPoint:
 
 
 def _distribution(point: EntryPoint) -> str:
-    """Return the name and version of the distribution that has an entry point."""
+    """Return the name and version of the distribution that provides an entry point."""
     if point.dist is None:
         return "an unknown distribution"
     return f"{point.dist.name} {point.dist.version}"

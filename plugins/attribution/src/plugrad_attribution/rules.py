@@ -1,15 +1,15 @@
-"""Rules of affine layers: how the relevance of a result is spread over the input.
+"""Rules of affine layers: how the relevance of a result is distributed over the input.
 
-A rule takes the cotangent of the result, which is relevance over value, and returns
-that of the input. So ``x · cotangent`` is the relevance of ``x``, and linear kernels
-need no rule: their gradients pass relevance on.
+A rule takes the cotangent of the result, which is relevance divided by value, and
+returns that of the input. So ``x · cotangent`` is the relevance of ``x``, and linear
+kernels need no rule: their gradients pass relevance on.
 
 With ``z = f(x, w) + b`` and ``R`` the relevance of ``z``, most rules compute
-``R_i = x_i · Σ_j w'_ij · R_j / z'_j``, where ``w'`` and ``z'`` are weights and sums
-that the rule has changed. A stabilizer moves ``z'`` away from zero.
+``R_i = x_i · Σ_j w'_ij · R_j / z'_j``, where ``w'`` and ``z'`` are the weights and sums
+as the rule modifies them. A stabilizer moves ``z'`` away from zero.
 
-Map: rules that keep relevance over value; rules of the first layer, which return
-relevance itself; helpers.
+Map: rules that return relevance divided by value; rules of the first layer, which
+return relevance itself; helpers.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Epsilon:
 class Gamma:
     """The gamma rule: positive contributions count more.
 
-    Weights and bias are ``w + gamma · max(w, 0)`` for positive inputs of positive
-    results, and the mirror image for negative ones, so that the rule also works for
+    For positive inputs and results, the weights are ``w + gamma · max(w, 0)``, and the
+    bias likewise. Other signs use the mirror image, so that the rule also works for
     layers with negative inputs and results.
 
     Args:
@@ -210,7 +210,8 @@ class Box:
     """The box rule, for inputs between two bounds such as the values of pixels.
 
     ``R_i = Σ_j (x_i w_ij - low_i w⁺_ij - high_i w⁻_ij) / Σ_i (...) · R_j``. It is for
-    the first layer, and returns relevance itself: an input of zero has relevance, too.
+    the first layer, and returns relevance itself, so that an input of zero can have
+    relevance.
 
     Args:
         low: The smallest value of an input: a number, or a tensor that can be broadcast
@@ -305,7 +306,7 @@ class WSquare:
 def _spread(
     r: Tensor, x: Tensor, parts: Sequence[Part], layer: Layer, amount: float
 ) -> Tensor:
-    """Return the cotangent of ``x``, given weights for its positive and negative part.
+    """Return the cotangent of ``x``, given weights for its positive and negative parts.
 
     Args:
         r: The relevance of the result.

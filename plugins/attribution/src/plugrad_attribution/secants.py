@@ -4,7 +4,7 @@ A rule gets the values of a kernel run on the input, and those of the same run o
 baseline. Given the cotangent ``dy`` of the result, it returns the cotangent ``m`` of an
 input. Over all inputs, ``Σ m · (x - x₀) = Σ dy · (y - y₀)``: the rule loses nothing.
 
-Map: rules of element-wise functions, products, maxima, choices and softmax; the rule
+Map: rules of element-wise functions, products, maxima, ``where`` and softmax; the rule
 for each kernel; the overrides.
 """
 
@@ -69,8 +69,8 @@ def _rescale(x: str, y: str) -> PairRule:
 def _shapley(kernel: Kernel, name: str, other: str) -> PairRule:
     """Return the rule of a function of two tensors: Shapley values.
 
-    The contribution of ``a`` to ``g(a, b)`` is the mean of its contributions if it
-    changes before ``b`` and if it changes after ``b``.
+    The contribution of ``a`` to ``g(a, b)`` is the mean of its contributions when it
+    changes before ``b`` and when it changes after ``b``.
     """
 
     def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
@@ -91,13 +91,13 @@ def _mixed(kernel: Kernel, xs: dict[str, Tensor]) -> Tensor:
     return found
 
 
-# --- products, maxima, choices ---------------------------------------------------
+# --- products, maxima, where -----------------------------------------------------
 
 
 def _factor(name: str, other: str) -> PairRule:
     """Return the rule of ``a · b``: the slope is the mean of the other factor.
 
-    If the other factor is not differentiated and yet differs between both runs, as in
+    If the other factor is not differentiated but differs between the two runs, as in
     ``x * (x > 0)``, the product is a function of one tensor.
     """
 

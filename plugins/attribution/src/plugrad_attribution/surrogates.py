@@ -1,6 +1,6 @@
 """Surrogate gradients of spikes, and straight-through estimators of rounding.
 
-A spiking neuron fires where its potential is above a threshold: ``pg.step(u - 1.0)``.
+A spiking neuron fires when its potential is above a threshold: ``pg.step(u - 1.0)``.
 The derivative of a step is 0, so nothing would be learned. A surrogate gradient is used
 in its place. Each function here returns a table for ``pg.use_gradients``; the packs of
 this distribution are the same tables with default parameters.
@@ -184,7 +184,7 @@ def _triangular(threshold: float) -> Gradient:
 
 
 def spike_rate_escape(beta: float = 1.0, slope: float = 25.0) -> Table:
-    """Return the rate at which a neuron escapes, ``slope · exp(-beta · |x - 1|)``.
+    """Return the escape rate of a neuron, ``slope · exp(-beta · |x - 1|)``.
 
     Args:
         beta: How narrow the gradient is.
@@ -247,7 +247,7 @@ def identity_estimator() -> Table:
     """Return the identity for rounding, signs and steps.
 
     Returns:
-        A table of gradients for ``pg.use_gradients``, that of the pack
+        A table of gradients for ``pg.use_gradients``, the same as the pack
         ``ste.identity``.
 
     Example:
@@ -273,8 +273,8 @@ def clipped_estimator(limit: float = 1.0) -> Table:
         limit: The largest absolute value whose sign has a gradient.
 
     Returns:
-        A table of gradients for ``pg.use_gradients``. With the default limit, it is
-        that of the pack ``ste.clipped``.
+        A table of gradients for ``pg.use_gradients``. With the default limit, it is the
+        same as the pack ``ste.clipped``.
 
     Raises:
         ValueError: ``limit`` is not a positive number.
