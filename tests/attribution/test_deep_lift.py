@@ -231,7 +231,7 @@ def test_a_model_that_runs_other_kernels_for_the_baseline_is_refused(backend):
 BAD = {
     "a tolerance of zero": (
         lambda: attr.deep_lift(pg.exp, X, tolerance=0.0),
-        "deep_lift: tolerance must be positive, or None to check nothing, got 0.0",
+        "deep_lift: tolerance must be positive, or None to skip the check, got 0.0",
     ),
     "a baseline of another shape": (
         lambda: attr.deep_lift(pg.exp, X, X[:, :2]),

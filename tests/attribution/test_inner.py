@@ -210,7 +210,7 @@ BAD = {
     "other shapes": (
         lambda: attr.patching(model, X, X[:1], 1, at="conv"),
         ValueError,
-        r"must have one shape, got \(2, 5, 5, 2\) and \(1, 5, 5, 2\)",
+        r"must have the same shape, got \(2, 5, 5, 2\) and \(1, 5, 5, 2\)",
     ),
 }
 

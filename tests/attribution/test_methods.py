@@ -137,7 +137,7 @@ def test_bad_arguments_of_all_methods_are_refused(name):
         method(model, X, 1, chunk=0)
     with pytest.raises(ValueError, match="target=7 is out of range for 3 outputs"):
         method(model, X, 7)
-    with pytest.raises(ValueError, match=f"{name}: x must have an axis of examples"):
+    with pytest.raises(ValueError, match=f"{name}: x must have an example axis"):
         method(model, 1.0)
 
 

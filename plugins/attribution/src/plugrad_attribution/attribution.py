@@ -29,10 +29,10 @@ class Attribution:
     """The result of ``attribute``.
 
     Attributes:
-        input: The relevance of each element of the input, with its shape.
-        value: The value that is explained, one for each example.
+        input: The relevance of each element of the input, in the shape of the input.
+        value: The explained value of each example.
         at: The relevance of the result of each scope, by its name in ``at=``.
-        ledger: Where the value has gone, if ``ledger=True`` asked for it.
+        ledger: Where the value has gone; None unless ``ledger=True`` was passed.
 
     """
 
@@ -83,7 +83,7 @@ def attribute(
     Raises:
         TypeError: ``f`` is not a function, ``rules`` are not a composite, ``x`` is not
             real, or ``at`` is neither a name nor a list of names.
-        ValueError: ``x``, ``target`` or ``chunk`` does not fit, or no run in a scope of
+        ValueError: ``x``, ``target`` or ``chunk`` is invalid, or no run in a scope of
             ``at`` receives relevance.
         MissingRule: A kernel has no rule, or the composite has a rule for first layers
             and no layer reads ``x`` itself. This is not raised if the composite was
@@ -150,7 +150,7 @@ def _check_first(rules: Composite, ways: Ways) -> None:
 
 
 def checked(who: str, f: object, x: TensorLike, rules: object) -> Tensor:
-    """Return ``x`` as a tensor; raise an error if an argument does not fit."""
+    """Return ``x`` as a tensor; raise an error if an argument is invalid."""
     values = examples.checked(who, f, x)
     if not isinstance(rules, Composite):
         raise TypeError(

@@ -132,7 +132,7 @@ class Composite:
 
     @functools.cached_property
     def _blocks(self) -> list[Any]:
-        """The overrides, outermost first; each is entered anew for each call."""
+        """The overrides, outermost first; each call enters them anew."""
         names = [name for name in kernels.DECOMPOSED if name not in self.more]
         decomposed: Table = {name: None for name in names}
         return [pg.use_gradients(decomposed)] + [

@@ -135,7 +135,7 @@ def coverage(
 
     Raises:
         TypeError: An argument has the wrong type, as in ``attribute``.
-        ValueError: ``target`` does not fit.
+        ValueError: ``target`` is invalid.
 
     Example:
         >>> import plugrad_attribution as attr

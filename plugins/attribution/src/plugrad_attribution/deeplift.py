@@ -60,7 +60,7 @@ def deep_lift(
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not real.
         ValueError: The contributions do not add up, ``f`` does not run the same kernels
-            for the baseline as for ``x``, or another argument does not fit.
+            for the baseline as for ``x``, or another argument is invalid.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -141,7 +141,7 @@ def deep_shap(
 
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not real.
-        ValueError: The contributions do not add up, or an argument does not fit.
+        ValueError: The contributions do not add up, or an argument is invalid.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -186,7 +186,7 @@ def _check_tolerance(name: str, tolerance: float | None) -> None:
     """Raise if a tolerance is not a positive number or None."""
     if tolerance is not None and not tolerance > 0:
         raise ValueError(
-            f"{name}: tolerance must be positive, or None to check nothing, got "
+            f"{name}: tolerance must be positive, or None to skip the check, got "
             f"{tolerance!r}"
         )
 
@@ -219,6 +219,6 @@ def _check_gap(
     raise ValueError(
         f"{name}: the contributions of example {worst} add up to "
         f"{total + gap[worst]:.6g}, but its value and that of the baseline differ by "
-        f"{total:.6g}. {why} Pass tolerance=None to get them nevertheless, and look at "
-        "their gap"
+        f"{total:.6g}. {why} Pass tolerance=None to get them anyway, and check their "
+        "gap"
     )

@@ -41,7 +41,7 @@ def checked(name: str, f: object, x: TensorLike) -> Tensor:
             "function of their embeddings"
         )
     if values.ndim == 0:
-        raise ValueError(f"{name}: x must have an axis of examples, got shape ()")
+        raise ValueError(f"{name}: x must have an example axis, got shape ()")
     return values
 
 

@@ -68,7 +68,7 @@ class Flow(NamedTuple):
     """Relevance on its way from the results of a run to one of its inputs.
 
     Attributes:
-        site: The place of the run.
+        site: The kernel and the scope of the run.
         is_first: Whether this input is the first watched input of the run, so that
             exactly one flow of each run is marked as first.
         is_ruled: Whether the composite has a rule for the run.
@@ -119,8 +119,8 @@ class Extent(NamedTuple):
     Attributes:
         stops: Whether to watch runs that pass nothing on, according to a rule. Their
             inputs get zeros, because otherwise the backward pass would end there.
-        gaps: Whether to watch runs of kernels that have no gradient. Their inputs get
-            zeros, too.
+        gaps: Whether to watch runs of kernels that have no gradient. Their inputs also
+            get zeros.
 
     """
 

@@ -35,8 +35,8 @@ class Contributions(Attribution):
     """The contribution of each element to the difference from a baseline.
 
     Attributes:
-        input: The contribution of each element of the input, with its shape.
-        value: The value that is explained, one for each example.
+        input: The contribution of each element of the input, in the input's shape.
+        value: The explained value of each example.
         start: The value of the baseline, one for each example.
 
     Example:
@@ -125,7 +125,7 @@ def integrated_gradients(
 
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not real.
-        ValueError: Another argument does not fit.
+        ValueError: Another argument is invalid.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -195,7 +195,7 @@ def smooth_grad(
 
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not real.
-        ValueError: Another argument does not fit.
+        ValueError: Another argument is invalid.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -291,7 +291,7 @@ def guided_backprop(
 
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not real.
-        ValueError: ``target`` or ``chunk`` does not fit.
+        ValueError: ``target`` or ``chunk`` is invalid.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -328,7 +328,7 @@ def deconvnet(
 
     Raises:
         TypeError: ``f`` is not a function, or ``x`` is not real.
-        ValueError: ``target`` or ``chunk`` does not fit.
+        ValueError: ``target`` or ``chunk`` is invalid.
 
     Example:
         >>> import plugrad_attribution as attr

@@ -165,7 +165,7 @@ def grad_cam(
         TypeError: ``f`` is not a function, ``x`` is not real, or ``at`` is not a
             string.
         ValueError: The value does not depend on the scope, its result is not a batch of
-            images, or another argument does not fit.
+            images, or another argument is invalid.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -290,8 +290,8 @@ def patching(
     others = pg.astype(pg.asarray(corrupted), values.dtype)
     if others.shape != values.shape:
         raise ValueError(
-            f"{name}: clean and corrupted must have one shape, got {values.shape} and "
-            f"{others.shape}"
+            f"{name}: clean and corrupted must have the same shape, got "
+            f"{values.shape} and {others.shape}"
         )
     scopes = names_of(name, at)
     if not scopes:
