@@ -138,7 +138,7 @@ def test_a_prompt_is_read_in_chunks(made, monkeypatch):
         ({"top_k": 0}, "top_k must be 1 or more, got 0"),
         ({"top_p": 1.5}, r"top_p must be in \(0, 1\], got 1.5"),
         ({"stop": [""]}, "stop words must be non-empty"),
-        ({"max_tokens": -1}, "max_tokens must be 0 or more: -1"),
+        ({"max_tokens": -1}, "max_tokens must be 0 or more, got -1"),
     ],
 )
 def test_errors_name_the_argument(given, message, model):

@@ -32,7 +32,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "python -m plugrad_gguf", description="Run a language model in a GGUF file."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    chat = commands.add_parser("chat", help="talk to a model that was trained for it")
+    chat = commands.add_parser("chat", help="have a conversation with a chat model")
     generate = commands.add_parser("generate", help="continue a text")
     for command in (chat, generate):
         command.add_argument("model", help="the GGUF file")
@@ -48,7 +48,7 @@ def _make_parser() -> argparse.ArgumentParser:
         command.add_argument("--top-p", type=float)
         command.add_argument("--seed", type=int)
         command.add_argument("--stop", action="append", default=[])
-    chat.add_argument("--system", help="what the model is told before the conversation")
+    chat.add_argument("--system", help="the system message of the conversation")
     generate.add_argument("--prompt", required=True)
     return parser
 
@@ -99,7 +99,7 @@ def _start(model: Model, prompt: str, given: argparse.Namespace) -> Stream:
 
 
 def _show(stream: Stream) -> str:
-    """Print a text as it is written, then its speed; return the text."""
+    """Print a text as it is generated, then the speed; return the text."""
     pieces = []
     for piece in stream:
         pieces.append(piece)
@@ -117,7 +117,7 @@ def _show(stream: Stream) -> str:
 
 
 def _visible(text: str) -> str:
-    """Escape control characters, with which a model could change the terminal."""
+    """Escape control characters, which a model could use to control the terminal."""
     return "".join(
         x if x.isprintable() or x in "\n\t" else x.encode("unicode_escape").decode()
         for x in text

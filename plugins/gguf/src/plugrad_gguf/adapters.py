@@ -70,10 +70,10 @@ class Adapter:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the adapter to a GGUF file, which llama.cpp can read, too.
+        """Write the adapter to a GGUF file, which llama.cpp can also read.
 
         Args:
-            path: The file. It is replaced if it exists, and only when the new one is
+            path: The file. An existing file is replaced, but only when the new one is
                 complete.
 
         Raises:
@@ -109,7 +109,7 @@ def make_adapter(
     """Return a new adapter, which does not change the model: each ``b`` is 0.
 
     Raises:
-        ValueError: The rank is not positive, or there is no matrix of a name.
+        ValueError: The rank is not positive, or a target is not the name of a matrix.
 
     """
     shapes = matrix_shapes(config)
@@ -134,7 +134,7 @@ def make_adapter(
 
 
 def read_adapter(file: GgufFile, config: Config) -> Adapter:
-    """Return the adapter in a file after comparing it with the model.
+    """Return the adapter in a file after checking that it fits the model.
 
     Raises:
         ModelError: It is not a LoRA adapter, or does not fit the model; the error lists
@@ -162,7 +162,7 @@ def read_adapter(file: GgufFile, config: Config) -> Adapter:
 
 
 def _check_metadata(file: GgufFile, config: Config) -> list[str]:
-    """Return a problem for each entry that another kind of file has."""
+    """Return a problem for each entry that does not fit a LoRA file of the model."""
     expected = {
         "general.type": "adapter",
         "adapter.type": "lora",

@@ -1,6 +1,6 @@
 """Splits text by byte-level BPE, as GPT-2, Llama 3, Qwen2 and SmolLM do.
 
-The package ``tokenizers`` does the merges. A vocabulary writes each byte as a
+The package ``tokenizers`` performs the merges. A vocabulary writes each byte as a
 printable character: a space is ``Ġ``.
 """
 
@@ -18,7 +18,7 @@ WORDS = (
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
-# The style of splitting text before the merges, by pre-tokenizer name in the file.
+# How text is split before the merges, by the name of the pre-tokenizer in the file.
 PRETOKENIZERS = {
     "default": "gpt-2",
     "gpt-2": "gpt-2",

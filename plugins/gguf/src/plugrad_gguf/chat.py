@@ -23,8 +23,8 @@ def render(
         template: ``tokenizer.chat_template`` of the file, a Jinja template. It runs in
             a sandbox, because the file is not trusted.
         messages: Dicts with ``role`` ("system", "user", "assistant") and ``content``.
-        bos: The text of the token that begins a text.
-        eos: The text of the token that ends a text.
+        bos: The name of the token that begins a text.
+        eos: The name of the token that ends a text.
         reply: Whether to append the text that introduces the model's reply.
 
     Raises:

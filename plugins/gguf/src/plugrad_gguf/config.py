@@ -39,7 +39,7 @@ class Config:
         architecture: The name of the architecture in the file.
         layers: The number of layers.
         width: The size of the residual stream.
-        hidden: The width between the two products of an MLP.
+        hidden: The width of the hidden layer of an MLP.
         heads: The number of query heads.
         kv_heads: The number of key and value heads.
         head_size: The size of a query or key.

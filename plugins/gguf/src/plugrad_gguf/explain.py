@@ -18,7 +18,7 @@ __all__ = ["TokenScores", "score_tokens"]
 
 BAR_CHARACTERS = 20
 MAX_OPACITY = 0.6  # opacity of token backgrounds; text is readable in any theme
-# The red, green and blue of tokens that raise or lower the logit.
+# The RGB colors of tokens that raise or lower the logit.
 RAISES, LOWERS = "70, 160, 90", "215, 90, 75"
 
 

@@ -50,7 +50,7 @@ def make_step(config: Config, params: Params) -> Step:
 class Context:
     """The tokens that a model has read, and the keys and values of its layers.
 
-    A context saves time when a text continues an earlier one: their common beginning is
+    A context saves time when a text continues an earlier one: their common prefix is
     not computed again.
 
     Attributes:

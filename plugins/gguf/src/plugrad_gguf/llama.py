@@ -27,7 +27,7 @@ EMBEDDINGS, HEAD = "token_embd.weight", "output.weight"
 
 
 class Changes(NamedTuple):
-    """Changes of a model, in force for a call.
+    """Changes to a model that apply during a call.
 
     Attributes:
         steering: Vectors that are added after layers, by layer.
@@ -89,7 +89,7 @@ def embed(params: Params, codes: pg.Tensor) -> pg.Tensor:
 
 
 def to_logits(params: Params, x: pg.Tensor) -> pg.Tensor:
-    """Return the logits ``[positions, tokens]``; the head may be the embeddings."""
+    """Return the logits ``[positions, tokens]``; without a head, use the embeddings."""
     name = HEAD if HEAD in params.matrices else EMBEDDINGS
     return params.matrices[name].product(x)
 

@@ -66,8 +66,8 @@ def load(
         file = read(path, budget)
         config = read_config(file)
         needed = stored_bytes(file.tensors.values())
-        # Tensors of 2 bits grow by more than a budget allows by default. They do not
-        # overlap, so that a small file cannot need much.
+        # 2-bit tensors grow by more than a budget allows by default. The reader rejects
+        # overlapping tensors, so a small file cannot need much memory.
         budget.measure(needed)
         budget.allocate(needed)
     return Model(file, config, backend, rounded=rounded)
@@ -108,7 +108,7 @@ class Model:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer; a ``ValueError`` if the file has none that is supported."""
+        """The tokenizer; raises ``ValueError`` if the file has no supported one."""
         tokenizer = Tokenizer(self.metadata)
         if len(tokenizer.tokens) > self.config.vocabulary:
             raise ValueError(
@@ -124,7 +124,7 @@ class Model:
         return Model(self._file, self.config, backend, rounded=self.rounded)
 
     def embeddings(self, tokens: Sequence[int] | str) -> pg.Tensor:
-        """Return the embeddings of tokens, which ``logits`` also takes.
+        """Return the embeddings of tokens, which ``logits`` also accepts.
 
         Args:
             tokens: A text, or a sequence of token IDs.
@@ -143,8 +143,8 @@ class Model:
 
         Args:
             tokens: A text, a sequence of token IDs, or the embeddings of tokens, a
-                tensor ``[number of tokens, config.width]``: these can be differentiated
-                and explained.
+                tensor ``[number of tokens, config.width]``, with respect to which the
+                logits can be differentiated.
 
         Returns:
             ``[number of tokens, config.vocabulary]``.
@@ -181,7 +181,8 @@ class Model:
                 those before it.
             adapter: The adapter to use, such as one whose ``params`` are
                 differentiated; None: that of ``use_adapter``, if there is one.
-            prompt_tokens: The number of tokens at the beginning that do not count.
+            prompt_tokens: The number of tokens at the beginning that the mean leaves
+                out.
 
         Returns:
             A scalar, in nats per token.
@@ -191,7 +192,7 @@ class Model:
                 of range.
 
         Example:
-            Train an adapter by a few steps of gradient descent::
+            Train an adapter with a few steps of gradient descent::
 
                 adapter = model.new_adapter(rank=4)
                 params = adapter.params
@@ -238,7 +239,8 @@ class Model:
             seed: The seed of ``a``; each ``b`` is 0.
 
         Raises:
-            ValueError: The rank is not positive, or there is no matrix of a name.
+            ValueError: The rank is not positive, or a target is not the name of a
+                matrix.
 
         Source:
             E. J. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
@@ -276,7 +278,7 @@ class Model:
         created.
 
         Args:
-            adapter: The adapter; None: none.
+            adapter: The adapter; None: use no adapter.
 
         Raises:
             ValueError: The adapter does not fit the model.
@@ -377,7 +379,9 @@ class Model:
         """
         codes = self._to_codes("generate", prompt)
         if max_tokens < 0:
-            raise ValueError(f"generate: max_tokens must be 0 or more: {max_tokens!r}")
+            raise ValueError(
+                f"generate: max_tokens must be 0 or more, got {max_tokens!r}"
+            )
         sampler = Sampler(temperature, top_k, top_p, seed)
         buffer = TextBuffer(stop)
         # The last token of a text is never read, so it needs no position.

@@ -72,7 +72,7 @@ class GgufFile:
     pages: mmap.mmap
 
     def release(self) -> None:
-        """Let the system take the memory of the file; it is read again when needed."""
+        """Let the system reclaim the memory of the file; reads reload it from disk."""
         if hasattr(self.pages, "madvise"):  # not on Windows
             self.pages.madvise(mmap.MADV_DONTNEED)
 
@@ -178,7 +178,9 @@ class _Cursor:
         """Raise unless ``count`` items of at least ``nbytes`` bytes can follow."""
         left = len(self._data) - self.position
         if count * nbytes > left:
-            raise DamagedError(f"{count} {what} should follow, in {left} bytes")
+            raise DamagedError(
+                f"{count} {what} should follow, but only {left} bytes are left"
+            )
 
 
 def _read_header(cursor: _Cursor) -> tuple[int, int]:
@@ -253,7 +255,7 @@ def _read_array(cursor: _Cursor) -> Any:
 def _read_tensors(
     cursor: _Cursor, count: int, metadata: Mapping[str, Any]
 ) -> dict[str, TensorInfo]:
-    """Return the tensors; a ``ModelError`` lists all that are wrong."""
+    """Return the tensors; a ``ModelError`` lists all invalid ones."""
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= MAX_ALIGNMENT:
         raise ModelError([f"general.alignment is {alignment!r}, which is not valid"])
@@ -265,7 +267,7 @@ def _read_tensors(
         axes = cursor.uint32()
         if axes > MAX_AXES:
             raise DamagedError(
-                f"tensor {name!r} has {axes} axes; {MAX_AXES} is the most"
+                f"tensor {name!r} has {axes} axes; the limit is {MAX_AXES}"
             )
         shape = tuple(cursor.uint64() for _ in range(axes))[::-1]
         rows.append((name, shape, cursor.uint32(), cursor.uint64()))

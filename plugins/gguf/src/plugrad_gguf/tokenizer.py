@@ -38,7 +38,7 @@ class Tokenizer:
         adds_bos: Whether a text begins with ``bos``.
 
     Raises:
-        ValueError: There is no vocabulary, it is damaged, or of an unknown kind.
+        ValueError: There is no vocabulary, it is damaged, or it is of an unknown kind.
 
     """
 
