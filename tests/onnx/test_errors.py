@@ -112,7 +112,7 @@ WRONG = {
         ),
         ["value 'x': plugrad has no dtype FLOAT8E4M3FN"],
     ),
-    "opset": (graph(node("Relu", "x", "y"), opset=5), ["opset 5 of ONNX: those"]),
+    "opset": (graph(node("Relu", "x", "y"), opset=5), ["ONNX opset 5 is not"]),
     "opset of the future": (graph(node("Relu", "x", "y"), opset=999), ["opset 999"]),
     "too many outputs": (
         graph(node("Relu", "x", "y z")),

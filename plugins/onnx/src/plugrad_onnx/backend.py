@@ -43,7 +43,7 @@ class PreparedModel(BackendRep):
 
 
 def _as_input(value: Any) -> Any:
-    """Return an input as a tensor, because models keep small arrays on the host."""
+    """Return an input as a tensor: a model would keep a small array on the host."""
     if isinstance(value, list):
         return [_as_input(one) for one in value]
     if isinstance(value, onnx.TensorProto):

@@ -10,8 +10,8 @@ from onnx import TensorProto
 
 __all__ = ["MAX_EXPANDED_ELEMENTS", "SUB_BYTE_BOUNDS", "domain_of", "dtype_of"]
 
-# The most elements of an array that is smaller in the file than in memory, such as a
-# sparse tensor: a guard against decompression bombs.
+# The largest number of elements in an array that is smaller in the file than in memory,
+# such as a sparse tensor: a guard against decompression bombs.
 MAX_EXPANDED_ELEMENTS = 2**24
 
 _SHARED_DTYPES = (
@@ -43,7 +43,7 @@ SUB_BYTE_BOUNDS: dict[int, tuple[int, int]] = {
 
 
 def dtype_of(elem_type: int) -> np.dtype[Any]:
-    """Return the plugrad dtype for an ONNX elem_type; TypeError if there is none."""
+    """Return the plugrad dtype for an ONNX elem_type, or raise TypeError."""
     try:
         return _DTYPES[elem_type]
     except KeyError:

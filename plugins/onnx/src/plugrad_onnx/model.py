@@ -30,7 +30,7 @@ def load(
     optimize: bool = True,
     budget: pg.Budget | None = None,
 ) -> Model:
-    """Return a model that is called with tensors.
+    """Load an ONNX model, and return it as a function of tensors.
 
     Args:
         source: The path of a file, its content, or a ``ModelProto``. External data is

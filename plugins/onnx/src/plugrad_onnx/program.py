@@ -126,7 +126,7 @@ class OnnxProgram:
         return self.places.setdefault(name, len(self.places))
 
     def use(self, name: str) -> int:
-        """Return the slot of a value, and note if it is a parameter or a constant."""
+        """Return the slot of a value, and register a parameter or a constant."""
         place = self.place(name)
         if name in self.known.params:
             self.params[place] = name

@@ -40,7 +40,7 @@ class Op:
     """The implementation of an op.
 
     Attributes:
-        function: Gets the inputs by position and the attributes by name.
+        function: Called with the inputs by position and the attributes by name.
         host: The same for NumPy arrays; None if there is no such function.
         reads: Positions of inputs that the function needs as NumPy arrays.
         either: Positions of inputs that may be tensors or NumPy arrays.

@@ -70,7 +70,7 @@ def loop(
 
 
 def _scan_output(body: Branch, scans: list[list[Value]], k: int, count: int) -> Value:
-    """Stack the values of an output; without steps, it is empty, as declared."""
+    """Stack the values of an output; without steps, return an empty array."""
     if scans[k]:
         return stack_values(scans[k])
     info = body.program.graph.outputs[k + count + 1]

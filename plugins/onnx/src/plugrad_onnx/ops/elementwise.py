@@ -37,7 +37,7 @@ UNARY = frozenset(
 
 
 def _with_input_count(count: int, function: Any) -> Any:
-    """Wrap a function in one with ``count`` parameters, which the registry counts."""
+    """Give a function exactly ``count`` parameters, which the registry counts."""
     if count == 1:
         return lambda x: function(x)
     return lambda a, b: function(a, b)

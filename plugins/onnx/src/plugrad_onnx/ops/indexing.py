@@ -69,7 +69,7 @@ def scatter_nd(
 ) -> Value:
     if not isinstance(x, np.ndarray):
         name: Any = {"none": "replace", "mul": "multiply"}.get(reduction, reduction)
-        if indices.ndim == 1:  # one position, which the op would read as several
+        if indices.ndim == 1:  # one position, which the op would mistake for several
             indices, updates = pg.expand_dims(indices, 0), pg.expand_dims(updates, 0)
         return pg.tensor_scatter_update(x, indices, updates, reduction=name)
     y = x.copy()

@@ -315,7 +315,7 @@ def _convolve_in_pieces(
     group: int,
     last_: int,
 ) -> Value:
-    """Convolve in float32, with as many channels per piece as keep sums exact."""
+    """Convolve in float32, in pieces with few enough channels for exact sums."""
     options: Any = {"window": window, "group": group}
     x = to_channels_first(x)
     max_terms = MAX_EXACT_FLOAT32 // (_bound(x, zero) * 255)

@@ -1,4 +1,4 @@
-"""Random numbers from plugrad; other runtimes draw different ones for a seed."""
+"""Random numbers from plugrad; other runtimes draw different ones for the same seed."""
 
 from __future__ import annotations
 

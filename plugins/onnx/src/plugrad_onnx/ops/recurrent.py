@@ -113,7 +113,7 @@ def _loop(
     mask: Value,
     step: Callable[[Value, tuple[Value, ...]], tuple[Value, ...]],
 ) -> tuple[Value, ...]:
-    """Run the steps; a sequence that has ended keeps its states and outputs 0."""
+    """Run the steps; an ended sequence keeps its states, and its outputs are 0."""
     outputs = []
     for i in range(x.shape[0]):
         new = step(x[i], states)

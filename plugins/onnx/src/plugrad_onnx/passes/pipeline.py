@@ -379,7 +379,7 @@ def _prepare_weights(graph: Graph, known: KnownValues, report: Report) -> None:
 
 
 def _unpack_weights(graph: Graph, known: KnownValues, report: Report) -> None:
-    """Prepare low-bit weights once; unpack those that cannot be multiplied packed."""
+    """Prepare low-bit weights once; unpack those that cannot be used in packed form."""
     nodes = []
     for node in report.walk(graph):
         weights = [*node.inputs, *[""] * 4][1:5]

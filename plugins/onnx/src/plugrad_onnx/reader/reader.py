@@ -64,8 +64,8 @@ class Reader:
         version = self.opsets.get("", MIN_OPSET)
         if not MIN_OPSET <= version <= newest:
             self.problems.append(
-                f"opset {version} of ONNX: those from {MIN_OPSET} to {newest} are "
-                "supported; convert the model with onnx.version_converter"
+                f"ONNX opset {version} is not supported, only {MIN_OPSET} to {newest}; "
+                "convert the model with onnx.version_converter"
             )
             raise ModelError(self.problems)
         check_text(self.model)
@@ -166,7 +166,7 @@ class Reader:
             missing = _missing(domain, proto.op_type)
             try:
                 body = local or self.schema_body(domain, proto, version, scope)
-            except Exception as error:  # of any type: C++ reads the node
+            except Exception as error:  # any type: C++ code reads the node
                 body = None
                 missing = f"ONNX cannot expand it: {error}"
             if body is None:
@@ -372,7 +372,7 @@ def node_problems(
 def _missing(domain: str, name: str) -> str:
     versions = registry.since_versions(domain, name)
     if versions:
-        return f"this op is only supported since the opset versions {versions}"
+        return f"this op is supported only from these opset versions on: {versions}"
     return (
         "this op is not supported; register a function with plugrad_onnx.op("
         f"{name!r}, domain={domain!r})"
