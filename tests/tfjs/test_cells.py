@@ -130,7 +130,7 @@ ERRORS = [
     (
         lambda: multi_rnn_cell([basic_lstm_cell], ONES[2], [ONES[3]], []),
         ValueError,
-        "multi_rnn_cell: 1 cells need as many c and h, got 1 and 0",
+        "multi_rnn_cell: c and h need an entry for each of 1 cells, got 1 and 0",
     ),
     (
         lambda: basic_lstm_cell(1.0, np.ones((3, 4), complex), *ONES[1:]),

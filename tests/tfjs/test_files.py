@@ -115,7 +115,7 @@ FILES = {
     ),
     "integers quantized as float16": (
         set_weight(quantization={"dtype": "float16"}, dtype="int32"),
-        "float16 is for float32, not for int32",
+        "float16 can quantize float32, not int32",
     ),
 }
 

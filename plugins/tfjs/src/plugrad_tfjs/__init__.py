@@ -1,7 +1,7 @@
 """TensorFlow.js models on every plugrad backend, with gradients.
 
 ``load`` reads a ``model.json`` and its weights. The model is a layers model, which
-Keras or ``tf.layers`` writes, or a graph model, which the converter makes from a
+Keras or ``tf.layers`` writes, or a graph model, which the converter creates from a
 SavedModel. ``basic_lstm_cell`` and ``multi_rnn_cell`` are functions of the
 TensorFlow.js API.
 """

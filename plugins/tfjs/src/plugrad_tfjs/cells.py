@@ -49,8 +49,8 @@ def basic_lstm_cell(
         which all arguments are promoted.
 
     Raises:
-        ValueError: The shapes do not fit.
-        TypeError: An argument is complex or holds strings.
+        ValueError: The shapes do not match.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> import plugrad as pg
@@ -102,7 +102,7 @@ def _floating(op: str, *values: TensorLike) -> list[Tensor]:
 def _check_shapes(
     op: str, forget: Tensor, kernel: Tensor, bias: Tensor, data: Tensor, *cell: Tensor
 ) -> None:
-    """Raise if the shapes of the arguments do not fit; ``cell`` is (c, h)."""
+    """Raise if the shapes of the arguments do not match; ``cell`` is (c, h)."""
     c, _ = cell
     given_shapes = f"{data.shape} and {c.shape}"
     if data.ndim != 2 or c.ndim != 2:
@@ -163,8 +163,8 @@ def multi_rnn_cell(
         map(callable, cells)
     ):
         counts = f"{len(last_states)} and {len(last_outputs)}"
-        rule = f"{len(cells)} cells need as many c and h, got {counts}"
-        raise ValueError(f"multi_rnn_cell: {rule}; cells are functions")
+        rule = f"c and h need an entry for each of {len(cells)} cells, got {counts}"
+        raise ValueError(f"multi_rnn_cell: {rule}; each cell must be a function")
     x = pg.asarray(data)
     states = list[Tensor]()
     outputs = list[Tensor]()

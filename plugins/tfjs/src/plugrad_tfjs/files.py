@@ -138,7 +138,7 @@ def _quantized_dtype(name: str, dtype: str, rule: Any) -> str:
     if kind not in QUANTIZED or dtype not in ("float32", "int32"):
         raise TypeError(f"weight {name!r}: {dtype} cannot be quantized by {kind!r}")
     if kind == "float16" and dtype != "float32":
-        raise TypeError(f"weight {name!r}: float16 is for float32, not for {dtype}")
+        raise TypeError(f"weight {name!r}: float16 can quantize float32, not {dtype}")
     numbers = [rule.get(key) for key in ("min", "scale")]
     if kind != "float16" and not all(map(_is_finite, numbers)):
         raise TypeError(f"weight {name!r}: {kind} needs the numbers min and scale")

@@ -31,7 +31,7 @@ def load(
     backend: str | None = None,
     budget: pg.Budget | None = None,
 ) -> Model:
-    """Return a model that is called with tensors.
+    """Load a TensorFlow.js model, and return it as a function of tensors.
 
     Args:
         path: The path of a ``model.json`` or of its folder. The weights are read only

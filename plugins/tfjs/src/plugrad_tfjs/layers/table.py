@@ -19,10 +19,10 @@ class Layer:
     """The implementation of a layer class.
 
     Attributes:
-        function: Gets the inputs by position, weights and settings by name.
+        function: Called with the inputs by position, weights and settings by name.
         shapes: Returns the shapes of the weights for given settings.
-        masks: How a mask of time steps is treated. "keeps": the output gets the same
-            mask; "takes": the function gets it as ``mask``; "drops": it is ignored;
+        masks: How a time-step mask is treated. "keeps": the output gets the same mask;
+            "takes": the function gets it as ``mask``; "drops": it is ignored;
             "refuses": the model is refused.
 
     """
