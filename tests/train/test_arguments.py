@@ -43,7 +43,7 @@ WRONG_KINDS = {  # what is passed: the call, part of the message
     ),
     "loss of one parameter": (
         lambda: fit(loss=lambda params: params["a"], epochs=1),
-        r"fit: it calls loss\(params, batch\), and the function takes \(params\)",
+        r"fit: it calls loss\(params, batch\), but the function takes \(params\)",
     ),
     "loss with a key": (
         lambda: fit(loss=lambda params, batch, key: params["a"], epochs=1),
@@ -51,7 +51,7 @@ WRONG_KINDS = {  # what is passed: the call, part of the message
     ),
     "loss without a key": (
         lambda: fit(key=pg.random.key(0), epochs=1),
-        r"calls loss\(params, batch, key\), and the function takes \(params, batch\)",
+        r"calls loss\(params, batch, key\), but the function takes \(params, batch\)",
     ),
     "loss that is a value": (
         lambda: fit(loss=0.5, epochs=1),

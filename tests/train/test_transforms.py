@@ -118,7 +118,7 @@ class Row(dict):
 
 
 MISFITS = {  # gradients that do not fit {"w": (2,), "b": ()}: the message
-    "structure": ({"w": np.ones(2)}, "another structure than the parameters: expected"),
+    "structure": ({"w": np.ones(2)}, "structure from the parameters: expected"),
     "nested": ({"w": np.ones(2), "b": {"x": 1.0}}, "the gradient at ['b'] has {'x'"),
     "shape": ({"w": np.ones((1, 2)), "b": 1.0}, "at ['w'] has shape (1, 2)"),
     "none": ({"w": None, "b": 1.0}, "at ['w'] has None"),

@@ -7,7 +7,7 @@ whenever it loads entry points.
 Map: ``contracts``, ``plugin`` and ``kernels``, the collectives as kernels;
 ``collectives``, the same as functions; ``world``, the ranks and the watchdog;
 ``parallel``, gradients, data, checkpoints and messages; ``zero``, an optimizer with
-divided state.
+sharded state.
 """
 
 from __future__ import annotations

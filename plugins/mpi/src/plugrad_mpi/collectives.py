@@ -175,7 +175,7 @@ def receive(like: TensorLike, /, source: int, tag: int = 0) -> Tensor:
 
 
 def start_mean(xs: list[Tensor]) -> Tensor:
-    """Start to compute the means of tensors; return a ticket for ``wait_for_mean``."""
+    """Start computing the means of tensors; return a ticket for ``wait_for_mean``."""
     prepare()
     return run(contracts.START, *xs)
 

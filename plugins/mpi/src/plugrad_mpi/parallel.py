@@ -83,7 +83,7 @@ def _is_averaged(x: Any) -> bool:
 
 
 def _with_means(buckets: _Buckets, tree: Tree) -> Tree:
-    """Replace the floating tensors of a tree by their means."""
+    """Replace the floating tensors of a tree with their means."""
     leaves, structure = pg.tree.flatten(tree)
     for x in leaves:
         if _is_averaged(x):

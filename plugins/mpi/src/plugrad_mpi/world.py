@@ -28,7 +28,7 @@ from .witness import Witness, start
 
 DEFAULT_TIMEOUT_S = 600.0  # the default of NCCL in PyTorch
 POLL_INTERVAL_S = 1e-3  # between calls that make MPI advance pending messages
-MAX_ALARM_S = 1e9  # about 30 years; the C library accepts no longer alarm
+MAX_ALARM_S = 1e9  # about 30 years; the C library does not accept a longer alarm
 ANSWER_TIMEOUT_S = 3.0  # how long to wait until the other ranks report where they are
 ASK, ANSWER = 1, 2  # tags of empty messages
 EMPTY_MESSAGE = np.empty(0, np.uint8)
@@ -74,7 +74,7 @@ def _wait_for_all_ranks_to_start() -> Any:
 
 
 class DivergenceError(RuntimeError):
-    """With ``PLUGRAD_MPI_DEBUG=1``: the ranks do not run the same collective."""
+    """The ranks do not run the same collective; needs ``PLUGRAD_MPI_DEBUG=1``."""
 
 
 def rank() -> int:

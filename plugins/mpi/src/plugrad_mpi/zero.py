@@ -139,7 +139,7 @@ def sharded(optimizer: Any) -> Sharded:
 
     def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         vectors = _Vectors(params)
-        what = "sharded: the gradients have another structure than the parameters"
+        what = "sharded: the gradients differ in structure from the parameters"
         given = vectors.join(list(vectors.structure.match(grads, what)))
         means = {n: reduce_scatter(g, op="mean") for n, g in given.items()}
         parts, state = optimizer.update(means, state, vectors.parts())

@@ -110,7 +110,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> str:
-    """Look up the version in the metadata, which is too slow for every import."""
+    """Look up the version on first use: reading metadata would slow down imports."""
     if name != "__version__":
         from plugrad.plugin import missing
 

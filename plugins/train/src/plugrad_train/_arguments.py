@@ -37,7 +37,7 @@ def check_optimizer(op: str, given: object) -> None:
     if isinstance(given, Optimizer):
         return
     if isinstance(given, Transform):
-        advice = "make an optimizer of it with pt.of_transform, or pt.chain it with one"
+        advice = "make it an optimizer with pt.of_transform, or pt.chain it with one"
     elif callable(given):
         name = getattr(given, "__name__", type(given).__name__)
         raise TypeError(
@@ -65,7 +65,7 @@ def check_loss(op: str, loss: Any, arguments: Sequence[str]) -> None:
     except TypeError as error:
         hint = "" if "key" in arguments else "; with key=, it gets a key as well"
         raise TypeError(
-            f"{op}: it calls {call}, and the function takes {signature}: {error}{hint}"
+            f"{op}: it calls {call}, but the function takes {signature}: {error}{hint}"
         ) from None
 
 

@@ -21,7 +21,7 @@ ABANDONED_AFTER_S = 3600.0
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[Callable[[Path], bool]]:
-    """Declare that this process writes into the folder within the block.
+    """Declare that this process writes into the folder during the ``with`` block.
 
     Writers share a lock on the folder. The system releases it when a process ends, even
     if the process crashes. Writers do not wait for each other.

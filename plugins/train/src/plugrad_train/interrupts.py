@@ -13,7 +13,7 @@ from .checkpoints import Checkpoints
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[threading.Event]:
-    """Make the first Ctrl-C set the event and the second one raise."""
+    """Make the first Ctrl-C set the event, and the second raise KeyboardInterrupt."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed

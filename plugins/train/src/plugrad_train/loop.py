@@ -129,7 +129,7 @@ def _step(
 
 
 def _nan_unless_finite(grads: Tree, value: pg.Tensor) -> Tree:
-    """Return the gradients; the smallest becomes NaN if ``value`` is not finite."""
+    """Return the gradients; the smallest tensor is NaN unless ``value`` is finite."""
     leaves, structure = pg.tree.flatten(grads)
     sizes = {n: x.size for n, x in enumerate(leaves) if isinstance(x, pg.Tensor)}
     if not sizes:
@@ -236,7 +236,7 @@ def fit(
     precision: Any = None,
     jit: bool = True,
 ) -> Fitted:
-    """Train; return the parameters.
+    """Train, and return the parameters, the state and the history.
 
     Ctrl-C ends training after the current step, with a checkpoint. A second Ctrl-C
     raises KeyboardInterrupt at once.
@@ -351,7 +351,7 @@ class _Loop:
         metrics: The last known metrics.
         saved: The step of the last checkpoint.
         reported: The step of the last report.
-        ended: Why training ended; empty while it goes on.
+        ended: Why training ended; empty until then.
 
     """
 
@@ -466,7 +466,7 @@ class _Loop:
                 if self.batches.state["batch"] and self._check_end():
                     break  # not after the last batch, so that the epoch ends first
             if self.step == before and from_start:
-                raise ValueError("fit: batches yielded no batch in an epoch; pass some")
+                raise ValueError("fit: batches yielded no batch in an epoch; pass data")
             if not self.ended:
                 self._report(epoch, epoch_ends=True)
                 self._check_end()
@@ -479,7 +479,7 @@ class _Loop:
             print(interruption_message(self.checkpoints, self.step), file=sys.stderr)
 
     def _take_step(self, batch: Any) -> None:
-        """Run one training step; report and save if it is time to."""
+        """Run one training step; report and save when due."""
         batch = pg.tree.map(pg.asarray, batch)
         keys = () if self.key is None else (pg.random.fold_in(self.key, self.step),)
         self.params, self.state, self.loss = self.run_step(

@@ -45,7 +45,7 @@ ABSENT = {  # methods of other libraries' optimizers
     "step": MAKES_A_STEP,
     "minimize": MAKES_A_STEP,
     "apply_gradients": MAKES_A_STEP,
-    "zero_grad": "leave it out: gradients are returned, and do not add up in tensors; "
+    "zero_grad": "leave it out: gradients are returned, not accumulated in tensors; "
     + MAKES_A_STEP,
     "param_groups": "pt.learning_rate(state) is the learning rate, and "
     "pt.set_learning_rate changes it",
@@ -74,7 +74,7 @@ def as_params(grads: Tree, params: Tree) -> Tree:
     check_params(params)
     leaves, structure = pg.tree.flatten(params)
     matched = structure.match(
-        grads, "update: the gradients have another structure than the parameters"
+        grads, "update: the gradients differ in structure from the parameters"
     )
     for path, g, p in zip(structure.paths(), matched, leaves, strict=True):
         if g is None and not is_trained(p):
@@ -82,7 +82,7 @@ def as_params(grads: Tree, params: Tree) -> Tree:
         if not isinstance(g, pg.Tensor) or g.shape != p.shape:
             description = f"shape {g.shape}" if isinstance(g, pg.Tensor) else repr(g)
             raise ValueError(
-                f"update: the gradient{path and ' at '}{path} has {description}, and "
+                f"update: the gradient{path and ' at '}{path} has {description}, but "
                 f"the parameter has shape {p.shape}; pass the gradients that pg.grad "
                 "returned for these parameters"
             )

@@ -1,4 +1,4 @@
-"""Rematerialization: less memory for more time (``jax.checkpoint``)."""
+"""Rematerialization, which trades time for memory (``jax.checkpoint``)."""
 
 from __future__ import annotations
 

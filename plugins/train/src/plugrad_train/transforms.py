@@ -457,7 +457,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
 
 @hinted
 def clip_by_value(max_delta: float) -> Transform:
-    """Return the transform that clips each element to ``±max_delta`` (optax' ``clip``).
+    """Return the transform that clips each element to ``±max_delta``, like optax.clip.
 
     Example:
         >>> pt.clip_by_value(1.0).update(pg.asarray([-3.0, 0.5]), (), None)[0].tolist()

@@ -105,7 +105,7 @@ def average_params(optimizer: Optimizer, decay: float = 0.999, /) -> Optimizer:
     """Return the optimizer that keeps an exponential moving average of the parameters.
 
     The average is ``state.average``. It starts with the first parameters, and each step
-    makes it ``decay · average + (1 - decay) · params``.
+    sets it to ``decay · average + (1 - decay) · params``.
 
     Args:
         optimizer: The optimizer.
@@ -184,7 +184,7 @@ def all_finite(tree: Tree, /) -> pg.Tensor:
 
 
 def skip_nonfinite(optimizer: Optimizer, /) -> Optimizer:
-    """Return the optimizer that skips steps whose gradients have NaN or infinity.
+    """Return the optimizer that skips steps whose gradients contain NaN or infinity.
 
     A skipped step changes neither the parameters nor the state of ``optimizer``; it is
     only counted. ``check_finite(state)`` then raises an error.
@@ -251,8 +251,8 @@ def check_finite(state: Any, /, *, limit: int = 0) -> None:
     skipped = max(int(x.in_a_row) for x in counters)
     if skipped > limit:
         raise NonFiniteError(
-            f"the gradients of {skipped} step{'s'[: skipped != 1]} in a row have NaN "
-            "or infinity; these steps did not change the parameters; reduce the "
+            f"the gradients of {skipped} step{'s'[: skipped != 1]} in a row contain "
+            "NaN or infinity; these steps did not change the parameters; reduce the "
             "learning rate, clip the gradients, or find the op with `with pg.debug():`"
         )
 
