@@ -131,7 +131,7 @@ class ZPlus:
 
     Args:
         stabilizer: The stabilizer of the denominators.
-        zero_bias: Whether the bias takes no share.
+        zero_bias: Whether the bias gets no relevance.
 
     Source:
         G. Montavon et al., "Explaining NonLinear Classification Decisions with Deep
@@ -163,7 +163,7 @@ class AlphaBeta:
         alpha: The weight of positive contributions.
         beta: The weight of negative contributions; ``alpha - beta`` must be 1.
         stabilizer: The stabilizer of the denominators.
-        zero_bias: Whether the bias takes no share.
+        zero_bias: Whether the bias gets no relevance.
 
     Raises:
         ValueError: ``alpha - beta`` is not 1, or one of them is negative.
@@ -278,7 +278,7 @@ class WSquare:
 
     Args:
         stabilizer: The stabilizer of the denominator.
-        zero_bias: Whether the bias takes no share.
+        zero_bias: Whether the bias gets no relevance.
 
     Source:
         G. Montavon et al., 2017, who call it ``w²``.
