@@ -1,21 +1,22 @@
 """A pytest plugin that corrects two mistakes in the consortium's array-api-tests.
 
-Both make tests fail at random, because numbers and dtypes are random. If the tests were
-expected to fail, errors in the tested functions would be hidden.
+Both mistakes make tests fail at random, because the suite draws numbers and dtypes at
+random. Marking these tests as expected failures would hide errors in the functions that
+they test.
 
 ``test_binary_with_scalars_real`` calls functions with an array and a Python number. Its
-helper also converts the number to an array. It gives no dtype, so plugrad uses its
+helper also converts the number to an array. It passes no dtype, so plugrad uses its
 default, float32, even if the number was drawn for a float64 array. plugrad raises
 OverflowError for a number that float32 cannot hold, as it does for integers that int32
 cannot hold; PyTorch and JAX return inf, NumPy warns, and the standard says that
 "behavior is unspecified" (``asarray``, 2025.12). The test does not use the converted
-number. After the correction, it has the dtype of the array operand, as in plugrad's
-ops.
+number. After the correction, the helper converts the number to the dtype of the array
+operand, as plugrad's ops do.
 
-``test_can_cast`` looks up the promoted dtype of two dtypes, and compares it with one of
-them. If the two do not promote, it compares None. plugrad's dtypes are NumPy's, and
-``None == numpy.dtype("float64")`` is True, so the test demands that complex64 can be
-cast to float64. After the correction, a missing promoted dtype equals nothing.
+``test_can_cast`` looks up the dtype to which two dtypes promote, and compares it with
+one of them. If the two do not promote, it compares None. plugrad's dtypes are NumPy's,
+and ``None == numpy.dtype("float64")`` is True, so the test demands that complex64 can
+be cast to float64. After the correction, a missing promoted dtype equals nothing.
 """
 
 from importlib import import_module

@@ -35,11 +35,11 @@ def network(name, dtype):
 
 
 def precision(backend):
-    """Return the dtype in which a backend is compared, and the largest difference."""
+    """Return the dtype in which to compare a backend, and the largest difference."""
     return ("float32", 1e-5) if backend == "opencl" else ("float64", 1e-12)
 
 
 def difference(found, expected):
-    """Return the largest difference over the largest value."""
+    """Return the largest difference divided by the largest value."""
     found, expected = np.ravel(found.numpy()), np.ravel(expected)
     return np.abs(found - expected).max() / np.abs(expected).max()

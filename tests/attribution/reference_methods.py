@@ -28,7 +28,7 @@ NETWORKS = {
 
 
 def baselines() -> np.ndarray:
-    """Return examples to compare with."""
+    """Return the examples that serve as baselines."""
     return np.random.default_rng(7).normal(size=(3, 8, 8, 2)) / 2
 
 

@@ -69,7 +69,7 @@ def gated_network(given, x):
 
 
 def gated_blocks(given, x, norm, attention, mlp):
-    """Return the logits of blocks with these parts."""
+    """Return the logits of blocks built from the given functions."""
     blocks, head = given
     for p in blocks:
         y = norm(x, p["scale1"])
@@ -180,7 +180,7 @@ def test_relp_is_the_gradient_with_constants(backend):
     assert difference(found, expected) < limit
 
 
-# --- what the composites promise -------------------------------------------------
+# --- guarantees of the composites ------------------------------------------------
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -196,7 +196,7 @@ def test_without_biases_relevance_is_conserved(name, network, backend):
 
 
 def test_attnlrp_loses_only_what_softmax_takes(backend):
-    """The Taylor expansion of softmax has a constant term, which takes relevance."""
+    """The Taylor expansion of softmax has a constant term, which absorbs relevance."""
     dtype = float_of(backend)
     average = lambda q, k, v: pg.mean(v, axis=-2, keepdims=True) + 0.0 * v
     network = lambda given, x: gated_blocks(

@@ -1,4 +1,4 @@
-"""``attribute``: targets, places, models in unusual forms, bad input."""
+"""``attribute``: targets, ``at=``, models in unusual forms, bad input."""
 
 import numpy as np
 import plugrad as pg

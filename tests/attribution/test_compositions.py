@@ -1,4 +1,4 @@
-"""Norms, activations and attention get the same relevance written out as by ops."""
+"""Norms, activations and attention get the same relevance written out and as ops."""
 
 import math
 
@@ -22,7 +22,7 @@ def mean(x):
 
 
 def relevance(f, rules, x=X):
-    """Return the relevance of the input; ``f`` is between two matrix products."""
+    """Return the relevance of the input of ``f`` between two linear layers."""
     target = lambda y: pg.sum(y * TARGET, axis=(1, 2))
     network = lambda x: f(x * 1.5 + 0.25) @ W
     return attr.attribute(network, x, rules, target).input.numpy()
@@ -91,7 +91,7 @@ def test_layer_norms(name, backend):
 
 
 def test_a_product_with_an_inverse_root_of_the_same_shape_is_no_norm(backend):
-    """The root is not of a mean over an axis, so it is an ordinary factor."""
+    """The root is not that of a mean over an axis, so it is an ordinary factor."""
     f = lambda x: x[:, :1] * pg.rsqrt(pg.square(x) + 1.0)
     found = attr.attribute(f, X[0], attr.Composite()).input.numpy()
     assert np.abs(found[:, 1:]).min() > 0

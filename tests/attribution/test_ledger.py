@@ -1,4 +1,4 @@
-"""The ledger books amounts by place and reason, which add up to the value."""
+"""The ledger books amounts by place and reason; they add up to the value."""
 
 import json
 import math

@@ -58,7 +58,7 @@ METHODS = {
 CHECKED = {"deep_lift", "deep_shap"}  # read values, unless tolerance=None
 
 
-# --- what all methods promise ----------------------------------------------------
+# --- guarantees of all methods ---------------------------------------------------
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -52,7 +52,7 @@ def network(dtype):
 
 
 def difference(found, expected):
-    """Return the largest difference over the largest value."""
+    """Return the largest difference divided by the largest value."""
     return np.abs(found - expected).max() / np.abs(expected).max()
 
 
@@ -89,7 +89,7 @@ def test_vmap_gives_the_relevance_of_each_example(backend):
     np.testing.assert_allclose(pg.vmap(one)(x).numpy(), batch.numpy(), rtol=2e-4)
 
 
-# --- what rules promise ----------------------------------------------------------
+# --- guarantees of the rules -----------------------------------------------------
 
 
 @pytest.mark.parametrize(

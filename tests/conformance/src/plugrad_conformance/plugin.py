@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the file of expected failures, to report its faults at once."""
+    """Read the file of expected failures at once, to report its faults early."""
     path = config.getoption("plugrad_xfail")
     try:
         config.stash[ENTRIES] = expected.read(path) if path else []

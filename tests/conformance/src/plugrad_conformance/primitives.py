@@ -3,7 +3,7 @@
 ``tests/core/ops/test_catalog.py`` checks that all other kernels decompose into these.
 """
 
-# These are at most 40 kernels. A backend with these and a host runs everything.
+# At most 40 kernels. A backend with these and a host runs everything.
 PRIMITIVES = {
     "Add": "arithmetic",
     "Atan2": "composes the inverse trigonometric functions, in every quadrant",

@@ -1,4 +1,4 @@
-"""Backends made of cpu kernels, to test the engine with several backends at once."""
+"""Backends made of cpu kernels, for testing the engine with several backends."""
 
 from __future__ import annotations
 

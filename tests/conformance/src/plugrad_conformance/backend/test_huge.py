@@ -1,4 +1,4 @@
-"""Arrays of millions of elements: sizes that no block divides, and accurate sums."""
+"""Arrays of millions of elements: sizes that no block size divides, accurate sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_elementwise(x: np.ndarray, backend: str) -> None:
 
 
 def test_a_long_sum_is_accurate(x: np.ndarray, backend: str) -> None:
-    """Pairwise or better: a single float32 accumulator is off by thousands."""
+    """Sums are pairwise or better: a single float32 accumulator is off by thousands."""
     ones = pg.sum(pg.ones((SIZE,)) * 0.1).item()
     assert ones == pytest.approx(SIZE * float(np.float32(0.1)), rel=2e-6)
     assert pg.sum(pg.abs(pg.asarray(x))).item() == pytest.approx(

@@ -40,7 +40,7 @@ def entry_point_module(backend: str) -> str:
 def test_the_entry_point_imports_nothing_heavy(
     backend: str, request: pytest.FixtureRequest
 ) -> None:
-    """It imports only a few modules of its own and the standard library."""
+    """The module imports only a few of its own modules and the standard library."""
     distribution, version = distribution_of(backend)
     if not version:
         pytest.skip(f"{backend} has no entry point")

@@ -21,7 +21,7 @@ CATALOG = sorted(kernel for kernel in contracts() if "." not in kernel)
 
 
 def test_every_kernel_has_a_call() -> None:
-    """``misuse/rows`` has one for each, such as ``"LRN": call(floats(1, 2, 2, 5))``."""
+    """``misuse/rows`` contains them, such as ``"LRN": call(floats(1, 2, 2, 5))``."""
     missing = sorted({*CATALOG} - {*right_calls()})
     assert not missing, f"add a valid call to misuse/rows/<family>.py: {missing}"
     assert sorted(right_calls()) == CATALOG
@@ -29,7 +29,7 @@ def test_every_kernel_has_a_call() -> None:
 
 @pytest.mark.parametrize("kernel", sorted(right_calls()))
 def test_right_calls_run(kernel: str, backend: str) -> None:
-    """The invalid calls are derived from these, so these must be valid."""
+    """The invalid calls are derived from these calls, which must therefore be valid."""
     right = right_calls()[kernel]
     found = pg.run_kernel(kernel, right.inputs, right.attrs)
     inputs = dict(zip(contracts()[kernel].inputs, right.inputs, strict=False))

@@ -1,6 +1,6 @@
 """A backend's own gradients equal the core's gradients.
 
-The gradients in ``Runtime(gradients=...)`` may compute the derivatives in another way.
+The gradients in ``Runtime(gradients=...)`` may compute derivatives by other formulas.
 The reference is the core's gradient, or the decomposition of a kernel without one, on
 the same backend. Kernels with one input are tested with several shapes, axes and
 special values; every kernel is tested with its call from ``misuse/rows``.
@@ -109,7 +109,7 @@ def _flat(tree: Any) -> list[Any]:
 def test_own_gradients_equal_those_of_the_core(
     dtype: str, own_kernels: list[str], backend: str
 ) -> None:
-    """First and second order agree, and NaN and infinities are in the same places."""
+    """First and second derivatives agree, including where they are NaN or infinite."""
     if dtype not in runtime(backend).dtypes:
         pytest.skip(f"{backend} has no {dtype}")
     eps = float(np.finfo(dtype).eps)

@@ -162,7 +162,7 @@ def out_of_range_indices(dtype: str) -> list[int]:
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_index_out_of_range_is_an_error(axis: int, dtype: str, backend: str) -> None:
-    """It raises IndexError, at once or at the next read; the device stays usable."""
+    """Kernels raise IndexError, now or at the next read; the device stays usable."""
     skip_unsupported("GatherV2", dtype, backend)
     attrs = {"axis": axis, "batch_dims": 0}
     x = pg.asarray(np.arange(9, dtype=np.float32).reshape(3, 3))

@@ -1,10 +1,11 @@
 """Valid calls of kernels, and invalid variants of them.
 
-``rows/<family>.py`` has one valid call of each kernel. Kernels that map the elements of
-one input need no row: their contract is enough. ``misused`` derives invalid calls: it
-replaces each attribute by values that are out of range, negative, huge, of another type
-or another length, and each input by one of another rank, shape, dtype or size. Some
-variants happen to be valid. ``outcome`` runs a call and returns its values or error.
+``rows/<family>.py`` contains one valid call of each kernel. Kernels that map the
+elements of one input need no row: their contract is enough. ``misused`` derives invalid
+calls: it replaces each attribute by values that are out of range, negative, huge, or of
+a different type or length, and each input by one of a different rank, shape, dtype or
+size. Some variants happen to be valid. ``outcome`` runs a call and returns its values
+or error.
 """
 
 from __future__ import annotations

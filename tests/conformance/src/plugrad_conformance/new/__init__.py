@@ -1,4 +1,4 @@
-"""Start a plugin: write a package that works, for its author to change.
+"""Start a plugin: write a working package for its author to adapt.
 
 ``templates/`` contains the files of each kind of package. ``string.Template`` fills
 them: ``$name`` is the given name, ``$module`` the package to import and

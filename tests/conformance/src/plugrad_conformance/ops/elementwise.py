@@ -31,7 +31,7 @@ class Row:
         keeps: Whether integers and bool keep their dtype instead of becoming float32.
         ulp: The tolerance of float32, in units in the last place.
         loose: The tolerance if a decomposition does the work.
-        composed: The tolerance if the parts of the decomposition are within 3 ulp and
+        composed: The tolerance if the kernels of the decomposition are within 3 ulp and
             their errors add up.
 
     """

@@ -97,7 +97,7 @@ def test_gradients_with_groups_and_lengths(backend):
 
 
 def test_a_cache_that_fills(backend):
-    """Each step writes a row, and attends to the rows that are there."""
+    """Each step writes a row, and attends to all rows written so far."""
     random = np.random.default_rng(0)
     keys, values = (pg.zeros((1, 2, 8, 4)) for _ in range(2))
 

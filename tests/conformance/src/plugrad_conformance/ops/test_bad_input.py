@@ -1,9 +1,8 @@
 """Invalid arguments: the error names the op, the argument and the value.
 
-A row is an op with one open argument. The test passes values for it that are invalid
-for its kind, such as a float for a size. The error is raised before any kernel runs, so
-it is the same on all backends. Errors that concern a single family are tested with the
-family.
+A row is an op with one argument left open. The test passes values for this argument
+that are invalid for its kind, such as a float for a size. The error is raised before any kernel runs, so
+it is the same on all backends. Errors of a single family are tested with the family.
 """
 
 import functools
@@ -333,7 +332,7 @@ def test_equivalent_arguments_give_equal_results(call, plain, other, backend):
     np.testing.assert_array_equal(call(plain).numpy(), call(other).numpy())
 
 
-# --- found by trial and error ----------------------------------------------------
+# --- errors found by trial -------------------------------------------------------
 
 FOUND_BY_TRIAL = [
     (lambda: pg.sum(X, dtype=bool), TypeError, "sum: is not defined for bool; use any"),

@@ -1,4 +1,4 @@
-"""Ops that move blocks of space, compared with NumPy loops and with their inverses."""
+"""Ops that move spatial blocks, compared with NumPy loops and with their inverses."""
 
 import numpy as np
 import plugrad as pg

@@ -24,7 +24,7 @@ def iou(a, b):
 
 
 def suppressed(boxes, scores, size, max_iou, min_score, sigma=0):
-    """Take the best box repeatedly; return the indices and the scores."""
+    """Repeatedly choose the best box; return the indices and the scores."""
     candidates = {i: s for i, s in enumerate(scores.tolist()) if s > min_score}
     found, kept_scores = [], []
     while candidates and len(found) < size:

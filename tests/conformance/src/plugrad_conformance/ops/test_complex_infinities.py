@@ -126,7 +126,7 @@ def test_linspace_keeps_infinite_ends(dtype, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("z", Z)
 def test_a_product_of_one_number_is_the_number(z, dtype, backend):
-    """A factor of 1+0j would turn an infinity into NaN, so there is none."""
+    """A product must not start from 1+0j, which would turn an infinity into NaN."""
     require_dtypes(backend, dtype)
     x = pg.asarray(np.asarray([[z] * 3], dtype))
     for op in (pg.prod, pg.cumulative_prod):

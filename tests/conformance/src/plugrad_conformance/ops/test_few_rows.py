@@ -1,6 +1,6 @@
 """Products of a few rows with a matrix, for which backends have kernels of their own.
 
-The sizes are smaller or larger than vectors, and not multiples of their widths.
+Some sizes are smaller than a vector, and most are no multiple of its width.
 """
 
 import numpy as np

@@ -56,7 +56,7 @@ class Row:
 
 
 # Element-wise functions of one argument, each with an interval in which it is smooth.
-# The tests of the families define some of them; the others follow.
+# The tests of the families define some of them; the others are listed here.
 UNARY = {
     row.kernel: (row.op, *row.domain)
     for row in [*test_special.ROWS, *test_trigonometry.ROWS, *test_unary.ROWS]
@@ -107,7 +107,7 @@ def kernel(name, **attrs):
 
 
 def pool_gradient(input_shape, name, **attrs):
-    """Return a function that runs a gradient kernel of a pooling at a fixed input."""
+    """Return a function that runs the gradient kernel of a pooling at a fixed input."""
     x = np.random.default_rng(3).normal(size=input_shape)
     pool_kernel = {4: "MaxPool", 5: "MaxPool3D"}[len(input_shape)]
 
@@ -120,7 +120,7 @@ def pool_gradient(input_shape, name, **attrs):
 
 
 def dilation_gradient(name):
-    """Return a function that runs a gradient kernel of a dilation at fixed inputs."""
+    """Return a function that runs a gradient kernel of dilation at fixed inputs."""
     rng = np.random.default_rng(3)
     xs = rng.normal(size=(1, 3, 4, 2)), rng.normal(size=(2, 3, 2))
     return lambda dy: pg.run_kernel(name, [*map(pg.asarray, xs), dy], STRIDED)

@@ -1,4 +1,4 @@
-"""Conversion from and to pixels, rotation, colours and thresholds."""
+"""Conversion from and to pixels, rotation, colors and thresholds."""
 
 import math
 

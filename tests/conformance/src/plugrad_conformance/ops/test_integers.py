@@ -10,7 +10,7 @@ from .elementwise import without
 by_name = {"ids": lambda f: f.__name__}
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 PAIRS = [(pg.gcd, np.gcd), (pg.lcm, np.lcm)]
-# The hardest pairs for Euclid's algorithm are neighbouring Fibonacci numbers.
+# The hardest pairs for Euclid's algorithm are neighboring Fibonacci numbers.
 FIBONACCI = [1, 1]
 while FIBONACCI[-1] < 2**64:
     FIBONACCI.append(FIBONACCI[-1] + FIBONACCI[-2])

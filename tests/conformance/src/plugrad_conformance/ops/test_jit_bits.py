@@ -79,7 +79,7 @@ PROGRAMS = {
     "x * y + x": Program(lambda x, y: x * y + x),
     "x - x * y": Program(lambda x, y: x - x * y),
     "x * x - y": Program(lambda x, y: x * x - y),
-    # sums and products in another order
+    # sums and products in a different order
     "(x + y) + 0.1": Program(lambda x, y: (x + y) + 0.1),
     "(x * y) * 0.1": Program(lambda x, y: (x * y) * 0.1),
     "x * 0.1 + y * 0.1": Program(lambda x, y: x * 0.1 + y * 0.1),

@@ -103,7 +103,7 @@ def collapse(path, blank):
 
 
 def ctc(labels, logits, blank=0):
-    """Return the loss of a sequence, summed over all paths."""
+    """Return the loss of a sequence, by adding up the probabilities of all paths."""
     logs = log_softmax(logits)
     total = 0.0
     for path in itertools.product(range(logits.shape[1]), repeat=len(logits)):

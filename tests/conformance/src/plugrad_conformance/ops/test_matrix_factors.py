@@ -74,7 +74,7 @@ def test_only_the_lower_triangle_counts(backend):
         near(op(garbage).numpy(), op(x).numpy())
     stack = np.stack([garbage, np.full((3, 3), np.nan)])
     for op in (linalg.cholesky, linalg.eigvalsh):
-        near(op(stack).numpy()[0], op(x).numpy())  # LAPACK rejects the other
+        near(op(stack).numpy()[0], op(x).numpy())  # LAPACK rejects the other matrix
     for op in (linalg.cholesky, linalg.eigvalsh):
         dy = pg.ones(op(x).shape, dtype="float64")
         dx = pg.grad(op)(x, dy=dy).numpy()

@@ -208,7 +208,7 @@ def test_layer_norm_of_large_numbers(backend):
     np.testing.assert_allclose(pg.layer_norm(x).numpy(), expected, atol=1e-3)
     x = (RNG.normal(size=(2, 999)) + 1e5).astype(np.float32)
     expected = layer_norm(x, None, None, -1)
-    # Neighbouring float32 of this size differ by 2**-7, so the mean is off by 2**-8.
+    # Neighboring float32 of this size differ by 2**-7, so the mean is off by 2**-8.
     np.testing.assert_allclose(pg.layer_norm(x).numpy(), expected, atol=0.01)
 
 

@@ -34,7 +34,7 @@ class Reduction:
     small: str = "int32"
     bool: str = "int32"
     float: str | None = None
-    of_empty: object = None  # the result for no elements; None: an error
+    of_empty: object = None  # the result of an empty reduction; None: an error
 
 
 CASES = [
@@ -262,7 +262,7 @@ def test_float16_is_summed_in_float32(backend):
     assert pg.sum(x).item() == np.float16(x.astype(np.float64).sum())
     assert pg.mean(x).item() == x[0]
     assert pg.var(pg.asarray([300, -300], dtype="float16")).dtype == np.float16
-    # a mean may have 70,000 elements, although float16 has no such number
+    # a mean may be of 70,000 elements, although float16 cannot represent this count
     assert pg.mean(pg.ones((70_000,), dtype="float16")).item() == 1
     assert pg.logsumexp(pg.zeros((70_000,), dtype="float16")).item() == 11.15625
 

@@ -363,7 +363,7 @@ def test_boxes_outside_the_image_have_no_gradient(backend):
 def test_box_indices_out_of_range():
     x = np.zeros((2, 2, 2, 1), "float32")
     with pg.use_backend("cpu"):
-        for bad in (2, -1, 2**31 - 1, -(2**31)):  # times 4 pixels, they wrap
+        for bad in (2, -1, 2**31 - 1, -(2**31)):  # the product with 4 pixels would wrap
             with pytest.raises(IndexError, match=f"index {bad} is out of range for a"):
                 pg.image.crop_and_resize(x, [[5, 5, 6, 6]], pg.asarray([bad]), 2)
             with decomposed("CropAndResize"), pytest.raises(IndexError):
@@ -523,7 +523,7 @@ LARGE_IMAGE_CASES = [
 
 @pytest.mark.parametrize(("kernel", "op"), LARGE_IMAGE_CASES, ids=lambda v: str(v)[:20])
 def test_large_images_that_kernels_process_in_parts(kernel, op, backend):
-    """If a kernel processes an image in parts, the parts fit together."""
+    """If a kernel processes an image in parts, the result has no seams."""
     y = op(LARGE_IMAGES)
     f = lambda x: op(x)
     dy = pg.asarray(RNG.normal(size=y.shape).astype("float32"))

@@ -11,7 +11,7 @@ from ..check import check_gradients
 from ..toy import toy
 from .moves import DTYPES, decomposed, sample
 
-# The shape of a tensor, and places in it, which repeat in the last rows.
+# The shape of a tensor, and indices into it; the last rows contain duplicates.
 CASES = [
     ((5,), [[0], [4], [2]]),
     ((3, 4), [[2, 1], [0, 3]]),

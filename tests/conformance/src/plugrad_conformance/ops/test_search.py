@@ -15,7 +15,7 @@ BOUNDS = {"left": pg.lower_bound, "right": pg.upper_bound}
 KERNELS = ["SearchSorted", "LowerBound", "UpperBound"]
 
 
-# --- places in sorted arrays -----------------------------------------------------
+# --- positions in sorted arrays --------------------------------------------------
 
 
 def sorted_row(n, dtype):

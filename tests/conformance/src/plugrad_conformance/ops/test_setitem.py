@@ -82,7 +82,7 @@ def test_other_tensors_keep_the_old_values(backend):
     assert pg.asarray(x) is x  # as in NumPy
 
 
-# name: what else refers to the memory of a tensor, or has its values
+# name: an object that refers to the memory of a tensor or has its values
 REFERENCES = {
     "a handle": copy.copy,
     "a view": lambda x: pg.permute_dims(x, (1, 0)),

@@ -279,7 +279,7 @@ def test_lengths_of_inverses(backend):
     assert signal.istft(spectra, 8, 4, length=5).shape == (5,)
     assert signal.istft(spectra, 8, 4, length=30).tolist()[20:] == [0] * 10
     short = signal.stft(np.ones(20, np.float32), 8, 4, fft_length=4)
-    y = signal.istft(short, 8, 4, fft_length=4)  # the pieces are now 4 samples long
+    y = signal.istft(short, 8, 4, fft_length=4)  # the frames are now 4 samples long
     np.testing.assert_allclose(y.numpy(), [0, *[1] * 3] * 4, atol=1e-6)
     without_frames = signal.stft(np.ones(3, np.float32), 8, 4)
     assert (without_frames.shape, signal.istft(without_frames, 8, 4).shape) == (

@@ -1,4 +1,4 @@
-"""Signs of zeros, and results next to zero, are those of NumPy and C."""
+"""The signs of zeros, and results next to zero, match those of NumPy and C."""
 
 import numpy as np
 import plugrad as pg

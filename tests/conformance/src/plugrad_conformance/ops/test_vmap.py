@@ -24,7 +24,7 @@ def examples(name):
         varied_inputs = [vary(x, i) for x in inputs]
         try:
             _ = [y.numpy() for y in run(name, varied_inputs)]  # a device may raise late
-        except (ValueError, IndexError):  # the varied integers do not fit each other
+        except (ValueError, IndexError):  # the varied integers contradict each other
             varied_inputs = inputs
         found.append(varied_inputs)
     return found
@@ -61,7 +61,7 @@ def test_each_kernel(name, backend):
             ]
             _ = [y.numpy() for ys in loop for y in ys]
         except (ValueError, IndexError):
-            continue  # integers that must fit each other change only together
+            continue  # integers that depend on each other change only together
         compared += 1
         f = lambda *xs, batched=batched: run(
             name, replace_batched(given[0], batched, xs)

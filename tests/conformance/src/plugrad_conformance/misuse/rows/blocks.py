@@ -1,4 +1,4 @@
-"""Valid calls of kernels that move blocks of space to depth or batch."""
+"""Valid calls of kernels that move spatial blocks to the channels or the batch."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""Valid calls of grey-scale dilation."""
+"""Valid calls of grayscale dilation."""
 
 from .. import call, floats
 

@@ -12,8 +12,8 @@ _X2 = (2, 5, 6, 3)
 _Y2 = (2, 6, 3, 3)
 _X3 = (2, 3, 4, 5, 6)
 _Y3 = (2, 2, 4, 5, 6)
-# Inputs whose maximum is the last element of each window, and these maxima. If an input
-# and its maxima do not fit together, the result is not defined.
+# Inputs in which the last element of each window is its maximum, and these maxima. The
+# result is undefined if the maxima are not those of the input.
 _ASCENDING = {
     shape: np.arange(math.prod(shape), dtype="f").reshape(shape) for shape in (_X2, _X3)
 }
