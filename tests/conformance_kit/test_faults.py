@@ -32,7 +32,7 @@ WRONG_BITS = {  # fast math: the kernel, and the function that a compiler turns 
     ),
     "quotients by reciprocals": ("RealDiv", "lambda a, b: a * (1 / b)"),
 }
-WRONG_IN_RANGE = {  # the test that must fail: the kernel, and a wrong function for it
+WRONG_IN_RANGE = {  # test that must fail: the kernel, and a wrong function for it
     "trunc_is_exact": ("Trunc", "np.floor"),
     "copysign_is_exact": (
         "CopySign",
@@ -337,7 +337,7 @@ for i, name in enumerate("Sin Cos Exp Expm1 Log Log1p Tanh Atan2 Pow".split()):
 
 @pytest.mark.parametrize("sign", ["1", "-1"])
 def test_primitives_with_the_largest_allowed_errors_pass(kit, sign):
-    """Ops that are composed of them have larger errors, which their contracts allow."""
+    """Ops composed of these kernels have larger errors, which their contracts allow."""
     kit.install(INEXACT.replace("SIGN", sign))
     families = ["trigonometry", "unary", "activation", "binary"]
     done = kit.run(PRIMITIVES, *[f"ops.test_{family}" for family in families])

@@ -85,7 +85,7 @@ def test_a_bad_file_is_refused(kit, text, complaint):
 
 
 def test_an_entry_that_matches_nothing_is_refused(kit):
-    """A run of the whole package refuses it; a partial run might just lack the test."""
+    """Runs of the whole package refuse the entry; partial runs might lack the test."""
     kit.install()
     option = write_expected(
         kit, entry(test="backend/test_primitives.py::test_of_luck*")
@@ -165,7 +165,7 @@ def test_a_level_leaves_out_later_levels(kit):
 def test_a_level_is_claimed_only_after_a_complete_run(kit):
     kit.install()
     done = kit.run(PRIMITIVES, "-k", "Exp")
-    assert "level reached: none claimed, because only a part" in done.stdout
+    assert "level reached: none claimed, because only some" in done.stdout
     assert (kit.score()["level"], kit.score()["partial"]) == (None, True)
 
 
@@ -284,7 +284,7 @@ def test_a_backend_may_come_from_a_conftest(kit):
 
 
 def test_other_projects_may_use_the_fixture(kit):
-    """They import two names in a conftest.py, and use ``backend`` in their tests."""
+    """Projects import two names in a conftest.py and use ``backend`` in their tests."""
     kit.install()
     (kit.folder / "conftest.py").write_text(
         "from plugrad_conformance.fixtures import backend, pytest_generate_tests\n"
@@ -303,7 +303,7 @@ def test_other_projects_may_use_the_fixture(kit):
 
 
 def test_a_junit_report_causes_no_warning(kit):
-    """CI writes one, and a plugin may turn warnings into errors."""
+    """CI writes such reports, and a plugin's tests may turn warnings into errors."""
     kit.install()
     options = ("--junitxml=report.xml", "-W", "error")
     done = kit.run("backend.test_imports", *options)

@@ -40,7 +40,7 @@ def _probabilities(name: str) -> Arrays:
 
 
 def _indicators() -> Arrays:
-    """Return two tables that tell which of three measurements exceed their means."""
+    """Return two tables that say which of three measurements exceed their means."""
     tables = datasets.load_linnerud(return_X_y=True)
     return tuple((table > table.mean(0)).astype(np.int64) for table in tables)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import plugrad as pg
 import pytest
 
-# Names of functions and attributes that read frames, and why a few files may use them.
+# Names of functions and attributes that read frames, and why some files may use them.
 FRAMES = {"_getframe", "walk_stack", "walk_tb", "currentframe", "f_locals", "f_back"}
 ALLOWED = {
     ("registry/deprecation.py", "_getframe"): "the user's line, for warnings",
     ("registry/deprecation.py", "f_back"): "the user's line, for warnings",
     ("tools/debug.py", "walk_stack"): "the user's line, for errors",
     ("tools/debug.py", "_getframe"): "the user's line, for errors",
-    # Nothing else tells whether an error comes from a signal handler of the user.
+    # Nothing else shows whether an error comes from a signal handler of the user.
     ("tracing/program.py", "walk_tb"): "whether the handler of a signal has raised",
     # Python passes a profile function the frame of the call.
     ("engine/code.py", "f_back"): "who has called the code of a library",

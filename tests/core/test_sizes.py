@@ -109,7 +109,7 @@ def test_files_and_functions_are_short(root):
 
 
 def test_every_exception_is_needed():
-    """An exception that nothing needs would let another file of its name grow."""
+    """An unneeded exception would allow another file with the same name to grow."""
     files, functions = {}, {}
     for root in ROOTS:
         for known, found in zip((files, functions), lengths(root), strict=True):

@@ -85,7 +85,7 @@ SECTIONS = {
 
 @functools.cache
 def uses():
-    """Return the sections to which errors in the source link, by place."""
+    """Return the sections to which errors link, by file and line of the source."""
     found = {}
     for pattern in ("core/src", "plugins/*/src", "examples/*/src", "tests/*/src"):
         for folder in ROOT.glob(pattern):

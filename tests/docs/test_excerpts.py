@@ -20,7 +20,7 @@ def excerpts(page, language="python"):
 
 
 def test_how_a_kernel_of_opencl_is_written():
-    """Its lines are in the source, in this order; ``...`` stands for omitted lines."""
+    """The lines are in the source, in this order; ``...`` stands for omitted lines."""
     (code,) = excerpts("plugins/opencl/README.md")
     kernels = ROOT / "plugins/opencl/src/plugrad_opencl/kernels"
     remaining = [
@@ -134,7 +134,7 @@ def compile_family(tmp_path, monkeypatch):
 
 
 def test_how_a_family_of_wasm_is_written(compile_family):
-    """Its C code is compiled as one more module, which its Python code uses."""
+    """The C code is compiled as one more module, which the Python code uses."""
     page = "plugins/wasm/README.md"
     site = compile_family("\n".join(['#include "elementwise.h"', *excerpts(page, "c")]))
     (shown,) = excerpts(page)

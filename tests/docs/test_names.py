@@ -47,7 +47,7 @@ def test_every_row_has_a_replacement_or_a_remark():
         if ours == "none":
             assert remark, f"{theirs}: say what to do instead"
         else:
-            assert targets(ours), f"{theirs}: {ours} is no name in plugrad"
+            assert targets(ours), f"{theirs}: plugrad has no name {ours}"
 
 
 def test_every_name_exists():

@@ -99,7 +99,7 @@ def test_every_distribution_has_a_page():
 
 
 def test_every_page_is_in_the_navigation():
-    """``make site`` also checks this, but needs MkDocs."""
+    """``make site`` also checks this, but it needs MkDocs."""
     text = (ROOT / "mkdocs.yml").read_text()
     nav = re.search(r"(?ms)^nav:\n(.*?)^\S", text)[1]
     patterns = re.findall(r"[\w./*-]+\.md", nav)

@@ -67,6 +67,6 @@ def test_the_menu_leads_to_the_page_or_to_the_start():
 
 
 def test_every_language_has_the_start_page():
-    """Pages without a translation lead to it."""
+    """Pages without a translation link to the start page of the language."""
     codes = {*translations.LANGUAGES} - {"en"}
     assert {*translations.pages().values()} >= {f"{code}/start.md" for code in codes}

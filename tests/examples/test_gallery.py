@@ -185,7 +185,7 @@ def test_implicit_gradients_agree_with_finite_differences(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["cpu", "wasm", "opencl"])
 def test_a_gaussian_process_learns_its_length_scale(name, tmp_path):
-    """This takes a new process, because SciPy reads its environment on import."""
+    """The script needs a new process, because SciPy reads its environment on import."""
     if name not in pg.backends():
         pytest.skip(f"{name} is not installed")
     script = GALLERY / "gaussian_process.py"

@@ -43,7 +43,7 @@ SECTIONS = [
 def restored_registry(backend, monkeypatch):
     """Forget the contracts that a program declares; check that it undoes the rest.
 
-    Contracts would stay in the process, and other tests look at all of them.
+    Contracts would stay in the process, and other tests examine all of them.
     """
     state = lambda: (
         pg.backends(),
@@ -142,7 +142,7 @@ def test_cross_entropy_to_the_second_order(restored_registry):
 
 
 def test_the_plugin(tmp_path):
-    """Install it as the guide says, and run the program without the folder's files."""
+    """Install the plugin as in the guide, and run the program outside its folder."""
     folder = tmp_path / "plugin"
     target = tmp_path / "site"
     shutil.copytree(GUIDE / "plugin", folder, ignore=BUILD_FILES)

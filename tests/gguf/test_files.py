@@ -181,7 +181,7 @@ def test_a_missing_tensor_and_an_unsupported_type_are_named(tmp_path):
 
 
 def test_tensors_that_share_bytes_are_refused(tmp_path):
-    """A small file could describe a huge model by layers that share their bytes."""
+    """A small file could describe a huge model if layers could share their bytes."""
     tensors = [tensor("a", [8]), tensor("b", [8], offset=32), tensor("c", [8])]
     path = tmp_path / "x.gguf"
     path.write_bytes(file(tensors=tensors, entries=[LLAMA]) + bytes(256))

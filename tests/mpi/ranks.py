@@ -184,7 +184,7 @@ def under_vmap():
 
 
 def waiting_time(x, pause):
-    """Return how long to wait for a mean begun ``pause`` seconds ago; the best of 8."""
+    """Return the shortest of 8 waits for a mean that began ``pause`` seconds before."""
     found = []
     for _ in range(8):
         mpi.barrier()

@@ -108,7 +108,7 @@ def test_debug_mode_tells_where_ranks_differ(how, what):
 
 @pytest.mark.parametrize("how", ["jit", "a thread", "jit in a thread"])
 def test_debug_mode_names_the_line_of_the_program(how):
-    """It is not a line of generated code or of another thread."""
+    """The line is not one of generated code or of another thread."""
     done = train(2, "differs_in_the_last_call", how, PLUGRAD_MPI_DEBUG="1")
     assert "thread" in how or done.returncode != 0
     found = re.findall(

@@ -137,7 +137,7 @@ class Momentum:
 
 
 def zero():
-    """ZeRO-1 takes the same steps as one process; each rank has a part of the state."""
+    """ZeRO-1 takes the same steps as one process; each rank holds part of the state."""
     params = {"w": pg.asarray(X), "b": pg.ones(3), "c": pg.ones(2, dtype="float64")}
     grads = lambda n: pg.tree.map(lambda p: p * (mpi.rank() + n), params)
     mean = lambda n: pg.tree.map(lambda p: p * ((mpi.size() - 1) / 2 + n), params)

@@ -114,8 +114,8 @@ class Draw:
     def array(self, *shape: int, dtype=None, whole=False, low=None, high=None):
         """Return a tensor over an array with a random layout.
 
-        With ``low`` and ``high``, the numbers are in between. With ``whole``, they are
-        whole numbers, so that some are equal.
+        With ``low`` and ``high``, the numbers are between these limits. With ``whole``,
+        they are integers, so that some are equal.
         """
         dtype = np.dtype(dtype or self.dtype)
         x = self.rng.normal(size=shape) * 2.0

@@ -29,7 +29,7 @@ def pages(nbytes: int, edge: str) -> np.ndarray:
 def call_guarded(kernel: Callable[..., None], args: tuple[Any, ...], edge: str) -> None:
     """Call a kernel with copies of arrays between guard pages, and copy results back.
 
-    The copies of arrays that share memory share memory as well.
+    If arrays share memory, so do their copies.
     """
     copies: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
 

@@ -1,7 +1,7 @@
 """Compile the C for macOS and Windows on Linux: ``python -m tests.native.platforms``.
 
-For each platform this links the kernel library and both extension modules, those of the
-core and of plugrad-cpu. It runs nothing; ``replayed.py`` runs the Windows kernels under
+For each platform, this links the kernel library and the extension modules of the core
+and of plugrad-cpu. It runs nothing; ``replayed.py`` runs the Windows kernels under
 Wine. It needs ziglang, ``nm`` from binutils, and a package index for pip: NumPy's
 headers come from its wheel for the platform. Python's headers are those of this
 machine; for Windows, ``PYCONFIG`` replaces ``pyconfig.h``.

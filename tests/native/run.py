@@ -22,7 +22,7 @@ from typing import Any
 from .guards import EDGES, call_guarded
 
 SETTINGS = {"set_threads"}  # functions of the library that are not kernels
-# Replaces the larger thresholds of modules, so that C kernels also run on small arrays.
+# Replaces larger thresholds in modules, so that C kernels also run on small arrays.
 MIN_ELEMENTS = 16
 
 

@@ -77,7 +77,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(level, tmp_path, seeds):
 
 
 def difference(name, fast, slow):
-    """Say how results differ by more than the row's tolerance; None if they do not."""
+    """Describe a difference beyond the row's tolerance; return None without one."""
     for a, b in zip(fast, slow, strict=True):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"{name}: {a.shape} {a.dtype}, not {b.shape} {b.dtype}"

@@ -13,7 +13,7 @@ HEADERS = {"x86_64.h", "arm64.h", "wasm32.h"}
 
 
 def target_macros(path):
-    """Return the compiler's macros about the target that a source uses."""
+    """Return the compiler macros in a source that describe the target."""
     return {found[0] for found in TARGET.finditer(path.read_text())}
 
 

@@ -14,11 +14,11 @@ import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.runner import Runner
 
-# The kinds of tests that need no download. Old versions of PyTorch exported the last
-# two.
+# The kinds of tests that need no download. The last two were exported by old versions
+# of PyTorch.
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 EXCLUSIONS = Path(__file__).with_name("exclusions.toml")
-# Some cases name folders of the installed package, which moves with the checkout.
+# Some cases contain paths of the installed package, which moves with the checkout.
 INSTALLED = f"{onnx.__version__}-{zlib.crc32(onnx.__file__.encode()):08x}"
 CACHE = Path(__file__).parents[2] / ".cache" / "onnx" / f"{INSTALLED}.pickle"
 

@@ -101,7 +101,7 @@ ROWS = {
 
 
 def model(node, results, inputs):
-    """Return a model of one node, whose inputs are called x0, x1, ..."""
+    """Return a model of one node, whose inputs are named x0, x1, ..."""
     kinds = {"float32": "float", "int64": "int64"}
     described = []
     for number, x in enumerate(inputs):
@@ -321,7 +321,7 @@ def test_what_is_not_implemented(op, attributes, inputs):
 
 
 def test_gradients_of_attention(backend):
-    """They equal those of separate heads of queries that share one head of keys."""
+    """Gradients equal those of separate query heads that share one key head."""
     attributes, inputs = GROUPED_ROWS["prompt"]
     model = load(attention_model("GroupQueryAttention", attributes, inputs))
     given = [x for x in inputs if x is not None]

@@ -261,7 +261,7 @@ def test_the_error_of_an_unknown_backend_names_the_called_function(name):
 
 
 def test_weights_of_constant_nodes_are_parameters(backend):
-    """The same holds in a branch. Scalars stay constants."""
+    """Weights in branches are parameters as well, but scalars stay constants."""
     branch = "w = Constant <value_floats = [SIGN2.0, SIGN3.0]> () b = Mul (h, w)"
     text = f"""
     net (float[2] x) => (float[2] y) {{
@@ -293,7 +293,7 @@ def test_weights_of_constant_nodes_are_parameters(backend):
 
 
 def test_a_size_of_minus_one_means_any_size(backend):
-    """PaddlePaddle's converters write such sizes."""
+    """PaddlePaddle's converters write -1 for such sizes."""
     proto = model("net (float[N, 2] x) => (float[N, 2] y) { y = Relu (x) }", {})
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
     loaded = load(proto)
@@ -343,7 +343,7 @@ def test_integer_weights_are_prepared_once():
 
 
 def test_gates_are_reordered_once(backend):
-    """Both directions are reordered. Gradients are those of the file's weights."""
+    """Gates of both nodes are reordered; gradients are those of the file's weights."""
     x = NETWORKS["voice"][1]["x"]
     inputs = {"x": x, "lengths": np.array([7, 7], np.int32)}
     loaded = load(voice())

@@ -1,4 +1,4 @@
-"""The passes of ``optimize=True``, each on a small graph, keep the answers."""
+"""The passes of ``optimize=True``, each on a small graph, do not change answers."""
 
 import numpy as np
 import plugrad as pg

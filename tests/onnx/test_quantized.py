@@ -148,7 +148,7 @@ def test_answers_are_exact(row, optimize, constant, backend):
 
 
 def test_a_quantized_image_keeps_its_channels_last(backend):
-    """This holds from QuantizeLinear to DequantizeLinear, with scales per channel."""
+    """Channels stay last up to DequantizeLinear, which has a scale per channel."""
     w = numpy_helper.from_array(draw("int8", (4, 3, 3, 3)), "w")
     numbers = {
         "s": np.float32(0.05),
@@ -178,7 +178,7 @@ def test_a_quantized_image_keeps_its_channels_last(backend):
 
 
 def test_weights_between_float32_and_bytes_are_converted_once(backend):
-    """DequantizeLinear -> Conv -> QuantizeLinear stay three nodes."""
+    """DequantizeLinear, Conv and QuantizeLinear stay three nodes."""
     text = """
     <ir_version: 9, opset_import: ["": 17]>
     net (uint8[2, 3, 6, 7] x) => (uint8[2, 4, 6, 7] y) {
@@ -206,7 +206,7 @@ def test_weights_between_float32_and_bytes_are_converted_once(backend):
     expected = {"Conv": 1, "DequantizeLinear": 1, "QuantizeLinear": 1, "Transpose": 2}
     assert found.ops == expected
     difference = loaded(x).numpy().astype(int) - plain(x).numpy()
-    assert np.abs(difference).max() <= 1  # another order of the ops rounds differently
+    assert np.abs(difference).max() <= 1  # a different order of ops rounds differently
 
 
 LSTM = """

@@ -148,9 +148,9 @@ def test_places_past_the_inferred_size(backend):
 
 
 def test_places_in_the_inferred_space():
-    """Places refer to the inferred 4 x 4 output, as in ONNX's own node test.
+    """Indices refer to the inferred 4 x 4 output, as in ONNX's own node test.
 
-    In the 5 x 5 output, place 13 would be outside the third window.
+    In the 5 x 5 output, index 13 would be outside the third window.
     """
     x = np.float32([[[[5, 6], [7, 8]]]])
     places = np.int64([[[[5, 7], [13, 15]]]])

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 def run_as_gpu(file, config):
     """Run the tests of ``file`` in a new process that uses the kernels for GPUs.
 
-    In one process, the style of a device cannot change. Without ``--all``, only a
+    The style of a device cannot change within a process. Without ``--all``, only a
     sample of the tests runs, because compiling kernels for all of them takes minutes.
     """
     selection = "--all" if config.getoption("all") else "--few"

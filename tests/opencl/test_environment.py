@@ -292,7 +292,7 @@ def test_a_device_that_is_not_there():
 
 
 def test_a_device_whose_compiler_crashes(tmp_path):
-    """Only a trial process crashes, and its verdict is remembered for a while."""
+    """Only a trial process crashes, and its verdict is stored for a while."""
     code = """
 import plugrad_opencl._devices as d, subprocess, sys
 run, runs = subprocess.run, []
@@ -336,7 +336,7 @@ print(runtime("opencl").self_test())
 @pytest.mark.skipif(os.name != "posix", reason="starts a shell script")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_that_is_not_an_interpreter(program, tmp_path, cache):
-    """It is not started again and again, and opencl works without a trial."""
+    """The program does not keep starting itself, and opencl works without a trial."""
     shutil.copytree(cache, tmp_path / "cache")
     shutil.rmtree(tmp_path / "cache" / "plugrad-opencl" / "verdicts")
     setting, remark = PROGRAMS[program]
@@ -364,7 +364,7 @@ def test_a_program_that_is_not_an_interpreter(program, tmp_path, cache):
 def test_a_program_that_is_not_an_interpreter_is_no_linker(
     executable, tmp_path, monkeypatch
 ):
-    """Calling it as a linker would start the program once more."""
+    """Calling ``sys.executable`` as a linker would start the program once more."""
     pytest.importorskip("ziglang")
     monkeypatch.setattr(environment, "has_linker", lambda: False)
     monkeypatch.setattr(environment, "folder", lambda: tmp_path)

@@ -149,7 +149,7 @@ def test_files_that_are_not_objects_are_refused(tmp_path):
 
 
 def test_the_linker_imports_little():
-    """It starts for each kernel that is compiled, so it does not import plugrad."""
+    """The linker starts for each compiled kernel, so it does not import plugrad."""
     folder = Path(_linker.__file__).parent
     code = f"import sys; sys.path.append({str(folder)!r}); import _linker\n"
     code += "print(*sys.modules)"

@@ -20,7 +20,7 @@ class Buffer:
 class Device:
     """A fake device that fails to allocate more than ``room`` bytes at a time.
 
-    The system has ``system`` bytes. Like PoCL, the device takes them as kernels run.
+    The system has ``system`` bytes. As in PoCL, the device takes them when kernels run.
     """
 
     def __init__(self, room=1 << 40, system=1 << 40):
@@ -167,7 +167,7 @@ def test_a_full_system_leaves_memory_for_small_work(monkeypatch):
 
 
 def test_memory_in_use_is_not_counted_twice(monkeypatch):
-    """Two units are used again and again, and the system has room for three."""
+    """Two units are used repeatedly, and the system has memory for three."""
     monkeypatch.setattr(pool, "RESERVED_BYTES", 0)
     device = Device(system=3 * UNIT)
     buffer_pool = device.pool(limit=0)
@@ -236,7 +236,7 @@ def ends_in_time(work):
 
 @pytest.mark.parametrize("place", ["allocate", "finish", "release"])
 def test_a_finalizer_that_runs_ops_does_not_wait_for_its_own_thread(place):
-    """It runs within ``place``, takes buffers of other sizes, and returns one."""
+    """The finalizer runs in ``place``, takes buffers of other sizes, and returns one."""
     device = Device(room=10 << 20)
     buffer_pool = device.pool(limit=1 << 20)
     taken, entered = [], []

@@ -27,7 +27,7 @@ def kernels():
 
 
 def is_recorded(name):
-    """Return for each known shape of a kernel whether its launches are recorded."""
+    """Return whether launches are recorded, for each known shape of a kernel."""
     return [call._launches is not None for call in kernels()[name].known.values()]
 
 
@@ -119,7 +119,7 @@ def test_a_kernel_with_several_results_in_a_jitted_function():
 
 @pytest.mark.parametrize("used", [[0], [1], [1, 0]])
 def test_a_function_of_jit_that_uses_some_results_of_a_kernel(used):
-    """Replays, replays that are checked, and replays that are observed."""
+    """Replays may be plain, checked or observed."""
     f = lambda x: tuple([pg.top_k(x, 2)[i] * 2 for i in used])
     expected = [[[[6.0, 4.0]], [[2, 8]]][i] for i in used]
     x = pg.asarray([[1.0, 3.0, -2.0, 0.5, 2.0]])
@@ -145,7 +145,7 @@ def test_a_bad_index_is_found_in_every_call():
 
 
 def test_finalizers_that_run_ops_meanwhile():
-    """At worst, their launches are replayed once more; the results stay right."""
+    """At worst, the launches of finalizers are replayed again; results stay right."""
     seen = []
 
     class Noisy:
@@ -195,7 +195,7 @@ def test_an_error_ends_the_recording():
 
 
 def test_constants_outlive_the_caches_that_own_them():
-    """Tables of offsets are in caches of 256, which programs with more shapes fill."""
+    """Caches hold 256 tables of offsets; a program with more shapes fills them."""
     from plugrad_opencl import products
 
     w = numbers(3, 3, 3, 5)

@@ -1,4 +1,4 @@
-"""Row kernels for GPUs, fused with neighbouring steps: the same bits as eager mode."""
+"""Row kernels for GPUs, fused with neighboring steps: the same bits as eager mode."""
 
 import numpy as np
 import plugrad as pg

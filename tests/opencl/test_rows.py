@@ -195,7 +195,7 @@ def softmax(x):
 
 def check_softmax():
     for shape in SHAPES:
-        for scale in (1.0, 20.0):  # with the latter, one element dominates
+        for scale in (1.0, 20.0):  # with 20, one element dominates
             x = draw(*shape) * np.float32(scale)
             dy = draw(*shape[::-1]).T.copy()
             wide = x.astype(np.float64)
@@ -239,7 +239,7 @@ def check_layer_norm():
 
 
 def check_special_rows():
-    """Check that NaN and infinities stay in their row where rows share a work group."""
+    """Check that NaN and infinities stay in their rows if rows share a work group."""
     for n in (10, 33, 100, 1024, 5000, 9000, 17_000):
         x = draw(7, n)
         dy = draw(n, 7).T.copy()
@@ -362,7 +362,7 @@ SHAPES_WITHOUT_ALL = [(3, 33), (67, 24), (3, 4097)]
 
 
 def test_values_and_launches_with_the_kernels_for_gpus(request):
-    """This takes a new process: in one process, the style of a device cannot change."""
+    """This needs a new process, because the style of a device is fixed in a process."""
     if request.config.getoption("all"):
         names = (*CHECKS, *COUNTS)
         shapes = SHAPES

@@ -224,7 +224,7 @@ def test_a_launch_within_a_launch_has_its_own_arguments(size, interrupt):
 
 
 def test_work_from_a_launch_within_a_launch_is_waited_for(interrupt):
-    """Small work uses another queue as soon as the queue for large work seems idle."""
+    """Small work uses its own queue as soon as the queue for large work seems idle."""
     x = pg.ones(BIG)
     large = pg.ones(1 << 22)
     found = []
@@ -245,7 +245,7 @@ def test_work_from_a_launch_within_a_launch_is_waited_for(interrupt):
 
 
 def test_no_kernel_gets_memory_that_is_back_in_the_pool(device, monkeypatch):
-    """Only a cache holds tables, and another thread may empty it at any time."""
+    """Only a cache keeps tables alive, and another thread may empty it at any time."""
     from plugrad_opencl import windows
     from plugrad_opencl.runtime import Launch
 

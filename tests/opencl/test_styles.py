@@ -23,7 +23,7 @@ def draw(*shape, dtype="float32", scale=3.0):
 
 
 def both_ways(f, *xs):
-    """Return a result and its gradients, with a cotangent that tells elements apart."""
+    """Return a result and its gradients; each element has a different cotangent."""
     y, pullback = pg.vjp(f, *xs)
     return [y, *pullback(draw(*y.shape, scale=1.0))]
 
@@ -180,7 +180,7 @@ def compare(name):
 
 
 def test_infinities_in_winograd_convolutions():
-    """Winograd's differences are NaN there, so these outputs are computed once more."""
+    """Winograd's differences are NaN there, so these outputs are computed again."""
     x = np.ones((1, 8, 8, 32), np.float32)
     x[0, 2, 3, 5] = np.inf
     x[0, 6, 6, 1] = np.nan
@@ -204,7 +204,7 @@ def test_kernels_for_the_device(name):
 
 
 def test_kernels_for_gpus():
-    """This takes a new process: in one process, the style of a device cannot change."""
+    """This needs a new process, because the style of a device is fixed in a process."""
     code = (
         "from tests.opencl.test_styles import CASES, compare\n"
         "for name in CASES: compare(name)\n"

@@ -134,7 +134,7 @@ def check_few_rows() -> None:
 
 
 def check_layouts(a: np.ndarray, b: np.ndarray) -> None:
-    """Compare products of all combinations of transposes."""
+    """Compare products for all combinations of transposes."""
     for transpose_a, transpose_b in itertools.product((False, True), (False, True)):
         y = pg.matmul(
             a.T.copy() if transpose_a else a,
@@ -248,7 +248,7 @@ def test_matrix_units_are_used_on_request(
 def check_records_of_each_precision() -> None:
     """Check that launches recorded for one precision are not replayed for another.
 
-    A call chooses tiles unless it replays launches.
+    Every call that does not replay launches chooses tiles.
     """
     found, choose = [], tiles.chosen
 

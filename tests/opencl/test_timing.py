@@ -19,7 +19,7 @@ def opencl():
 
 @pytest.fixture
 def measures(device):
-    """Return a function that says whether queues, fills and launches are timed."""
+    """Return a function that returns whether queues, fills and launches are timed."""
 
     def measures():
         queues = {bool(queue.properties & PROFILING) for queue in device.queues}
@@ -33,7 +33,7 @@ def measures(device):
 
 
 def matmul_seconds(n):
-    """Return the device time of some products, and compare it with the total time."""
+    """Return the device time of some products; it must not exceed the total time."""
     x = pg.ones((n, n))
     x @ x
     with pg.profile() as p:

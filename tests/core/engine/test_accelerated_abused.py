@@ -124,12 +124,12 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
             try:
                 y, tape = taped(work, victim[0])
             except ValueError:
-                continue  # a collection has disposed the tensor before it was saved
+                continue  # a collection disposed of the tensor before it was saved
             finally:
                 gc.set_threshold(*before)
             assert y.numpy().tolist() == [2.0, 4.0]
             saved = [node.saved[0]._cached_copies for node in tape.nodes]
-            fresh = [{} for _ in range(100)]  # take the memory of dicts freed too early
+            fresh = [{} for _ in range(100)]  # reuse memory of dicts freed too early
             assert not any(a is b for a in saved for b in fresh)
             done += 1
     assert done

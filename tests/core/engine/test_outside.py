@@ -262,7 +262,7 @@ def replays(f):
     """Return the results of four calls of ``jit(f)`` and the explanation of ``jit``."""
     jitted = pg.jit(f)
     x = pg.asarray([1.0, 3.0])
-    f(x)  # runs code that runs once in a process, such as imports
+    f(x)  # runs the code that a process runs only once, such as imports
     found = [jitted(x) for _ in range(4)]
     return [y.tolist() for y in found], jitted.explain(x)
 

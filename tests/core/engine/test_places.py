@@ -277,7 +277,7 @@ def test_a_relevance_has_the_gradient_of_finite_differences():
 
 
 def test_a_run_of_an_outer_variable_alone():
-    """The innermost ``grad`` does not differentiate it, so no rule applies."""
+    """The innermost ``grad`` does not differentiate this run, so no rule applies."""
 
     def outer(x):
         return pg.exp(x) * pg.grad(pg.square)(x)

@@ -17,7 +17,7 @@ STEPS = 3000
 
 
 def _run_concurrently(*functions):
-    """Run functions at the same time in threads; raise the first error of any."""
+    """Run functions in concurrent threads; raise the first error, if any."""
     failures = []
     barrier = threading.Barrier(len(functions))
 

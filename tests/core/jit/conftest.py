@@ -63,7 +63,7 @@ def wrap(request):
 
 @pytest.fixture
 def hooks():
-    """Put back the hooks of whoever runs the tests, such as coverage."""
+    """Restore the hooks of tools that run the tests, such as coverage."""
     before = sys.getprofile(), sys.gettrace()
     yield
     sys.setprofile(before[0])

@@ -7,8 +7,8 @@ same kind, ``$s`` a small number, ``$n`` the number of this use of the entry, an
 ``$block`` lines that compute a new ``y``.
 
 Map: ``Entry``, ``parsed``; ``VALUES`` that state may have; ``HOLDERS`` of a value.
-``grammar_of_reading`` has the ways to read a value, ``grammar_of_running`` the code
-around the lines that read it.
+``grammar_of_reading`` contains the ways to read a value, ``grammar_of_running`` the
+code around the lines that read it.
 """
 
 import re

@@ -6,7 +6,7 @@ value; ``HOSTS``, definitions of the function that ``jit`` gets.
 
 from .grammar import parsed
 
-# Code that runs ``$block``. If the set-up has ``$e``, the lines read ``v`` instead.
+# Code that runs ``$block``. If the set-up contains ``$e``, the lines read ``v``.
 RUNNERS = parsed("""
 > $block
 

@@ -14,7 +14,7 @@ def runs():
 
 
 def floats(*shape, scale=1.0):
-    """Return a tensor of different numbers."""
+    """Return a tensor of distinct numbers."""
     count = int(np.prod(shape))
     values = np.sin(np.arange(count, dtype=np.float32) + 1.0) * np.float32(scale)
     return pg.asarray(values.reshape(shape))

@@ -64,7 +64,7 @@ print([region.by for region in f.explain(pg.ones(10000)).regions])
 
 @pytest.mark.parametrize("name", ["cpu", "wasm"])
 def test_no_program_is_started(name):
-    """jit starts no compiler. (OpenCL drivers may, but they do so for any kernel.)"""
+    """``jit`` itself starts no compiler; OpenCL drivers may, as for any kernel."""
     if name not in pg.backends():
         pytest.skip(f"{name} is not installed")
     shapes, by = output(REFUSE_TO_START_PROGRAMS, name, PATH="").splitlines()

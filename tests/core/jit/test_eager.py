@@ -157,7 +157,7 @@ def test_the_same_argument_twice_is_assigned():
 
 
 def test_values_that_depend_on_no_argument_may_be_read():
-    """Such values are the same in each call, or guarded."""
+    """These values are either the same in each call or guarded."""
 
     @pg.jit
     def f(x):

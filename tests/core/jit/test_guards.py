@@ -364,7 +364,7 @@ def with_defaults(x, scale=(2.0, (3, "a")), *, eps=0.5, name="f"):
 
 
 def test_defaults_that_change():
-    """Changes in place are noticed, as a dict of defaults is compared by its items."""
+    """Changes in place are noticed, because dicts of defaults are compared by items."""
     jitted = pg.jit(with_defaults)
     for change in (
         lambda: None,

@@ -90,7 +90,7 @@ def test_a_replay_writes_into_the_array(in_place):
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_no_argument_is_kept_alive(calls):
-    """Neither as a tensor nor as an array, by a recording or by a replay."""
+    """Recordings and replays keep neither the tensor nor its array alive."""
     total = pg.Variable(0.0)
 
     def f(cache, at, row):

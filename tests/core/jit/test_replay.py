@@ -207,7 +207,7 @@ def test_errors_equal_those_of_eager_mode():
 
 
 def test_a_kernel_that_declines_later():
-    """The kernel declines certain values; no kernel of ours does that."""
+    """This kernel declines certain values, which no kernel of plugrad does."""
     neg = pg.get_kernel("Neg", "cpu")
     sent = []
     decline = lambda x: NotImplemented if np.all(x < 0) else neg(x)
@@ -259,7 +259,7 @@ def test_steps_with_zeros_of_either_sign_are_not_merged():
 
 
 def test_equal_constants_are_one():
-    """Ops make constants of numbers and shapes anew each time."""
+    """Each run of an op makes new constants from numbers and shapes."""
     f = lambda x: (pg.exp(x * 2.5 + [[1.0]]), pg.exp(x * 2.5 + [[1.0]]))
     jitted = pg.jit(f)
     assert kernels(jitted, X) == ["Multiply", "Add", "Exp"]

@@ -1,4 +1,4 @@
-"""Errors of output rules for kernels that are run by name with inputs that misfit."""
+"""Errors of output rules for kernels that are run by name with unsuitable inputs."""
 
 import numpy as np
 import plugrad as pg

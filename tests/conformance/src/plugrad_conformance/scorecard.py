@@ -158,7 +158,7 @@ class Score:
         ways: How each kernel of the catalog runs.
         ran: How often each kernel ran by its decomposition or on the host.
         level: The highest level up to which no test failed; None if the first level
-            failed or only a part was run.
+            failed or only some of the tests were run.
 
     """
 
@@ -259,7 +259,7 @@ class Score:
             )
         claim = self.level or "none"
         if self.partial:
-            claim = "none claimed, because only a part of the tests was run"
+            claim = "none claimed, because only some of the tests were run"
         elif self.named("expected"):
             claim += f", with {len(self.named('expected'))} expected failures"
         return [*lines, f"level reached: {claim}"]

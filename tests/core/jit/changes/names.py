@@ -1,4 +1,4 @@
-"""Lookups that find a name in another place than before."""
+"""Lookups that find a name in a different place than before."""
 
 from .harness import module, pattern, sets_attr
 

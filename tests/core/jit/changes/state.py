@@ -24,7 +24,7 @@ class Model:
 
 
 def without_changes(f, phases=3):
-    """Return a function and changes that do nothing, as many as separate the phases."""
+    """Return a function, and for each phase but the first a change without effect."""
     return f, *[no_change] * (phases - 1)
 
 

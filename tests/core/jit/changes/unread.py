@@ -27,7 +27,7 @@ class Model:
 
 
 def repeated(change):
-    """Return a change six times, for as many phases."""
+    """Return a list that repeats a change six times."""
     return [change] * 6
 
 

@@ -1,8 +1,9 @@
 """Invalid arguments: the error names the op, the argument and the value.
 
 A row is an op with one argument left open. The test passes values for this argument
-that are invalid for its kind, such as a float for a size. The error is raised before any kernel runs, so
-it is the same on all backends. Errors of a single family are tested with the family.
+that are invalid for its kind, such as a float for a size. The error is raised before
+any kernel runs, so it is the same on all backends. Errors of a single family are tested
+with the family.
 """
 
 import functools
