@@ -192,7 +192,7 @@ def pip_settings(listed):
 def paths_in(settings):
     """Return the files and folders of this machine that settings name.
 
-    The wheels of an index in a folder, `file:///index/simple`, may lie next to it.
+    The wheels of a local index, such as `file:///index/simple`, may be next to it.
     """
     found = set()
     for word in " ".join(settings.values()).split():

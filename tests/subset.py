@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 # A function runs with ROWS rows, or with one in ONE_IN rows if that is more. opencl
-# compiles each kernel, which takes a fifth of a second.
+# runs the fewest, because it takes about a fifth of a second to compile each kernel.
 ROWS = {"cpu": 8, "primitives": 2, "wasm": 2, "opencl": 1}
 ONE_IN = {"cpu": 2, "primitives": 24, "wasm": 24, "opencl": 96}
 # The function of the conformance kit that runs with all rows, one for each kernel.

@@ -244,7 +244,7 @@ def test_every_mark_has_a_part():
     assert {*marks} == {*generated.PARTS}
 
 
-FRONT = {  # record: pairs of columns; the front page has the mean ratio of each pair
+FRONT = {  # record: pairs of columns; the front page shows the mean ratio of each
     "workloads-xeon-1": [
         ("torch", "cpu"),
         ("torch", "cpu-jit-own"),

@@ -1,6 +1,6 @@
 """Write ``published.json``: PyTorch's results for the models in ``published``.
 
-``python -m tests.examples.published_reference``, in an environment with torch.
+Run ``python -m tests.examples.published_reference`` in an environment with torch.
 """
 
 import json

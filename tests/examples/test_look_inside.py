@@ -41,7 +41,7 @@ def two_photographs(monkeypatch):
     return from_sklearn
 
 
-# --- each map is its formula -----------------------------------------------------
+# --- maps match their formulas ---------------------------------------------------
 
 linear = lambda image: pg.sum(image * W)
 square = lambda image: pg.sum(pg.square(image))

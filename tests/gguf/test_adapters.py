@@ -21,7 +21,7 @@ def made(tmp_path):
 
 
 def filled(adapter, seed=1):
-    """Return an adapter whose ``b`` are not 0."""
+    """Return an adapter whose matrices ``b`` are not 0."""
     rng = np.random.default_rng(seed)
     params = {}
     for name, pair in adapter.params.items():

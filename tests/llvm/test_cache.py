@@ -92,7 +92,7 @@ def test_processor_and_version_are_in_the_key(cache_folder, compiled, monkeypatc
 
 
 def test_folders_that_cannot_be_used(tmp_path, compiled, monkeypatch):
-    """Without a cache every function is compiled."""
+    """Without a cache, every function is compiled."""
     monkeypatch.setattr(cache, "folder", lambda: tmp_path / "missing" / "folder")
     run()
     monkeypatch.setattr(cache, "folder", lambda: None)

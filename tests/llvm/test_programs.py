@@ -104,7 +104,7 @@ def test_layouts(name):
 
 
 def test_scalars_of_numpy():
-    """Some kernels of cpu return NumPy's scalars instead of arrays."""
+    """Some cpu kernels return NumPy scalars instead of arrays."""
     f = pg.jit(squared)
     x = pg.asarray(np.float32(0.5))
     f(x), f(x), f(x)
@@ -116,7 +116,7 @@ def test_scalars_of_numpy():
 
 
 class Subclass(np.ndarray):
-    """A subclass of arrays."""
+    """A subclass of NumPy arrays."""
 
 
 def test_subclasses():

@@ -42,7 +42,7 @@ ADD_W = node("Add", "x w", "y")
 
 
 def write(folder, **entries):
-    """Write w.bin, and a model whose parameter is stored where ``entries`` say."""
+    """Write w.bin and a model; ``entries`` say where its parameter is stored."""
     proto = graph(ADD_W, initializers=[external("w", [2], **entries)])
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())

@@ -236,7 +236,7 @@ def ends_in_time(work):
 
 @pytest.mark.parametrize("place", ["allocate", "finish", "release"])
 def test_a_finalizer_that_runs_ops_does_not_wait_for_its_own_thread(place):
-    """The finalizer runs in ``place``, takes buffers of other sizes, and returns one."""
+    """The finalizer runs in ``place``, takes buffers of other sizes and returns one."""
     device = Device(room=10 << 20)
     buffer_pool = device.pool(limit=1 << 20)
     taken, entered = [], []

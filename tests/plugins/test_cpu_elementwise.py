@@ -26,7 +26,7 @@ IN_C = {
 } | {function.__wrapped__.__name__: (function, n) for function, n in NUMBERS.items()}
 # Kernels that may return 0 or -0.
 EITHER_ZERO = ["Maximum", "Minimum", "Elu", "Selu", "Prelu", "leaky_relu"]
-# Kernels with other polynomials than NumPy's; all others give the same bits.
+# Kernels that use other polynomials than NumPy; all others give the same bits.
 APPROXIMATE = ["Exp", "Exp2", "Expm1", "Log", "Log1p", "Tanh", "Sin", "Cos", "Erf"]
 APPROXIMATE += ["SigmoidGrad", "TanhGrad", "Erfc", "Sigmoid", "Softplus", "Elu", "Selu"]
 UNARY = [name for name, (function, _) in IN_C.items() if function.nin == 1]

@@ -315,7 +315,7 @@ def test_bits_do_not_depend_on_the_number_of_threads():
 
 
 def test_the_public_module_has_these_names_and_examples():
-    """Other plugins use the names: added and removed ones belong in the changelog."""
+    """Other plugins use these names: the changelog must list additions and removals."""
     assert doctest.testmod(regions) == (0, 12)
     assert [*regions.__all__] == [
         *("MAX_SLOTS", "SHORT_TILE", "SLOT", "Loop", "Run", "Share", "Slots", "Tables"),
@@ -334,7 +334,7 @@ def spec(*shape, dtype="float32"):
 
 
 def added(share, inputs, constants, outputs, ran):
-    """Return a function that adds its float32 arrays, and notes the calls of its code.
+    """Return a function that adds float32 arrays, and records the calls of its code.
 
     The code is a Python function, which C calls with addresses.
     """

@@ -1,4 +1,4 @@
-"""cpu's kernels with different algorithms for different sizes, channels or values.
+"""cpu kernels whose algorithm depends on sizes, numbers of channels or values.
 
 They are compared with their decompositions, which have only one algorithm.
 """

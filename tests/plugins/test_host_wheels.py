@@ -1,4 +1,4 @@
-"""Wheels of ``release.host``: a new one for each change, and wheels that do not fit."""
+"""Wheels of ``release.host``: one for each change; misfit wheels for ``compat``."""
 
 import subprocess
 

@@ -14,7 +14,7 @@ PAGE = (api.ROOT / "docs" / "stability.md").read_text()
 
 
 def test_changed_items_are_in_the_changelog():
-    """If this fails, name the items on top of CHANGELOG.md, like `Runtime.x`."""
+    """If this fails, name the items at the top of CHANGELOG.md, like `Runtime.x`."""
     assert not api.unnamed(api.released(), api.surface(), api.unreleased())
 
 

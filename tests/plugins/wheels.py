@@ -124,7 +124,7 @@ class Environment:
         self.pip("install", "--no-compile", *found, *names)
 
     def force(self, name):
-        """Install a distribution whatever it requires."""
+        """Install a distribution without its dependencies."""
         self.pip("install", "--no-deps", "--no-index", *self._wheels(name))
 
     def _wheels(self, name):

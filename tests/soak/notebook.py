@@ -1,4 +1,4 @@
-"""A function under ``jit`` whose state changes again and again, as in a notebook.
+"""A function under ``jit`` whose state changes repeatedly, as in a notebook.
 
 ``SOURCE`` is the function and its state. ``CELLS`` change them; ``cell`` chooses one.
 """

@@ -1,9 +1,9 @@
-"""Players that use plugrad in random order, in all the ways that users may.
+"""Players that make random moves, which use plugrad in all the ways that users may.
 
 Each player has a pool of tensors with their expected values. Most moves compute a
-tensor from the pool, check it, and add it to the pool. Other moves transfer or dispose
-tensors, or open a block (``use_backend``, ``tidy``, ``profile``, ...) and make more
-moves inside. The moves of a player depend only on its seed, not on other threads.
+tensor from the pool, check it, and add it to the pool. Other moves transfer tensors,
+dispose of them, or open a block (``use_backend``, ``tidy``, ``profile``, ...) and make
+more moves inside. The moves of a player depend only on its seed, not on other threads.
 
 The file defines the operations, ``Player``, and ``play``, which runs several players.
 """
@@ -352,7 +352,7 @@ def play(seed, backends, *, players=3, moves=60):
                 for _ in range(moves // 2):
                     player.move()
                 x, values = player.pick()
-                # A copy of the handle, because this player may dispose ``x``.
+                # A copy of the handle, because this player may dispose of ``x``.
                 exchanged[half, number] = pg.stop_gradient(x), values
                 barrier.wait(600)
                 player.pool.append(exchanged[half, (number + 1) % players])

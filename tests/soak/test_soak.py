@@ -29,7 +29,7 @@ from tests.soak.players import play
 def memory_in_use():
     """Return the numbers of tensors and bytes by backend, without its constants.
 
-    Backends that earlier tests removed are left out: their tensors may go at any time.
+    Backends that earlier tests removed are left out: their tensors may be freed later.
     """
     gc.collect()
     found = {}
@@ -98,7 +98,7 @@ def test_soak(seconds, backends, request):
 
 
 # How many different programs run on a backend whose kernels are slow to compile. PoCL
-# keeps 1 to 80 kB of each kernel that it has compiled, and pyopencl some text.
+# keeps 1 to 80 kB for each kernel that it has compiled, and pyopencl some text.
 PROGRAMS = {"opencl": 40}
 MAX_RECORDED_TENSORS = 64 * 40  # jit keeps 64 recordings and their captured tensors
 
@@ -151,7 +151,7 @@ def test_soak_of_state(seconds, backend, request):
 
 @pytest.mark.filterwarnings("ignore:jit. ")
 def test_soak_of_a_notebook(seconds, backend, request):
-    """One function is called again and again while its state changes."""
+    """One function is called repeatedly while its state changes."""
     seed = request.config.getoption("--soak-seed")
     rng = random.Random(seed)
     log = []

@@ -14,7 +14,7 @@ def numbers(shape, start):
 
 
 def weight(name, shape, i):
-    """Return the weight number ``i`` of a model."""
+    """Return weight number ``i`` of a model."""
     values = numbers(shape, i)
     return values**2 + np.float32(0.5) if name.endswith("variance") else values / 2
 

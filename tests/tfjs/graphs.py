@@ -67,7 +67,7 @@ class Graph:
 
 
 def w(i, *shape):
-    """Return the weight number ``i``."""
+    """Return weight number ``i``."""
     return numbers(shape, i) / np.float32(np.sqrt(max(np.prod(shape[:-1]), 1)))
 
 

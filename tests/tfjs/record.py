@@ -1,6 +1,6 @@
 """Write ``recorded.json``: TensorFlow.js models, and the outputs they compute.
 
-``python -m tests.tfjs.record``; it needs Node.js and ``make peers``.
+Run ``python -m tests.tfjs.record``; it needs Node.js and ``make peers``.
 """
 
 import json

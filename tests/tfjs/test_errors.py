@@ -269,7 +269,7 @@ def test_a_missing_file_is_an_os_error(tmp_path):
 
 
 def test_exponentially_nested_models_are_refused(tmp_path):
-    """Each model calls its inner model twice: some kilobytes make 2 ** 30 layers."""
+    """Each model calls its inner model twice: a few kilobytes make 2 ** 30 layers."""
     inner = layer("ReLU", "relu", [("x", 0, 0)])
     model = functional(inner, outputs=[("relu", 0, 0)])
     for i in range(30):

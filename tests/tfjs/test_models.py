@@ -1,4 +1,4 @@
-"""Models of TensorFlow.js: the same answers, loading, saving, gradients."""
+"""TensorFlow.js models: the same answers, loading, saving, gradients."""
 
 import json
 import weakref
@@ -64,7 +64,7 @@ def test_tensorflow_js_still_gives_the_recorded_answers():
 
 @needs_peer
 def test_tensorflow_js_loads_saved_models(tmp_path):
-    """They are saved with other parameters, so that the old answers would be wrong."""
+    """The parameters are changed before saving, so the old answers would be wrong."""
     folders, expected = [], []
     for make, names in ((layers_model, LAYERS), (graph_model, GRAPHS)):
         for name in names:
@@ -276,7 +276,7 @@ def test_batch_norm_of_another_axis(backend, tmp_path):
 
 
 def test_1d_padding_and_causal_convolution(tmp_path):
-    """These are layers of Keras that TensorFlow.js lacks."""
+    """These are Keras layers that TensorFlow.js lacks."""
     conv = {"filters": 1, "kernel_size": [2], "padding": "causal", "use_bias": False}
     layers = [
         {"class_name": "ZeroPadding1D", "config": {"name": "pad", "padding": [1, 0]}},

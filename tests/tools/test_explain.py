@@ -82,7 +82,7 @@ class Halved:
         return dy / 2.0
 
 
-RULES = {  # the gradient of an author: the first line of its code
+RULES = {  # a user's gradient function: the first line of its code
     "original": (doubled, "def doubled("),
     "plain": (plain, "def plain("),
     "partial": (functools.partial(with_a_number, 2.0), "def with_a_number("),

@@ -1,6 +1,6 @@
 """Write ``reference.json``: the results of PyTorch and optax in float64.
 
-``python -m tests.train.reference``, in an environment with torch, jax and optax.
+Run ``python -m tests.train.reference`` in an environment with torch, jax and optax.
 """
 
 import json

@@ -419,7 +419,7 @@ def newest(folder):
 
 
 def test_a_killed_training_resumes_to_the_same_bits(tmp_path, request):
-    """It saves after each step, so most kills interrupt it while it writes."""
+    """The training saves after each step, so most kills interrupt a write."""
     rng = random.Random(request.config.getoption("soak_seed"))
     step, drafts = 0, 0
     with pg.use_backend("cpu"):

@@ -158,7 +158,7 @@ def linked(path):
     ],
 )
 def test_folders_pipes_and_links_stay(name, make, keep, tmp_path):
-    """They are not removed, cause no error and do not count as checkpoints."""
+    """Such entries are not removed, cause no error and do not count as checkpoints."""
     folder = tmp_path / "checkpoints"
     checkpoints = pt.Checkpoints(folder, keep=keep, best="loss")
     entry = folder / name

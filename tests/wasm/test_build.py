@@ -1,4 +1,4 @@
-"""The compiled modules match their sources, and import nothing of the system."""
+"""The compiled modules match their sources, and import nothing from the system."""
 
 import importlib.util
 import json
@@ -43,7 +43,7 @@ def test_a_build_gives_the_same_bytes_again(build, tmp_path):
 
 @pytest.mark.parametrize("kind", ["plain", "threaded"])
 def test_modules_import_at_most_two_functions_and_memory(kind, build):
-    """In memory, the data of each module is after the data of the previous module."""
+    """In memory, the data of each module follows the data of the previous module."""
     config = wasmtime.Config()
     config.wasm_threads = config.shared_memory = True
     engine = wasmtime.Engine(config)

@@ -198,7 +198,8 @@ def fragmented_heap():
 def test_handlers_may_use_the_heap_at_any_moment(nbytes, action):
     """If a handler raises, takes or frees blocks, no block is lost or used twice.
 
-    The sizes come from a chunk, from behind the top, and from gathered memory.
+    Blocks of these sizes come from a chunk, from behind the top, and from gathered
+    memory.
     """
     number, happened = 0, True
     while happened:

@@ -222,7 +222,7 @@ class First(Exception):
 
 
 def test_an_interrupt_while_another_one_ends_a_kernel(arrays, monkeypatch):
-    """Wherever it occurs, the same kernel can be called again."""
+    """Wherever the interrupt occurs, the same kernel can be called again."""
     from plugrad_wasm import runtime as module
 
     machine, armed, found = arrays.machine, False, []

@@ -50,7 +50,7 @@ def test_importing_starts_nothing():
 
 @pytest.mark.parametrize("threads", [(1, 1), (2, 1), (2, 2)], ids=str)
 def test_two_machines_in_one_process(threads):
-    """Each has its own memory and threads; kernels run on the machine of the array."""
+    """Each machine has its own memory and threads; kernels run where the array is."""
     found = run(
         1,
         f"""

@@ -74,7 +74,7 @@ def test_a_region_is_interrupted(threads):
 
 
 def test_a_region_is_freed_with_its_function():
-    """The memory of its description is freed."""
+    """The memory of the region's description is freed."""
     found = run(
         1,
         PROGRAM

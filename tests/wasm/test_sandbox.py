@@ -208,7 +208,7 @@ def test_unregistering_unloads_the_module():
 
 
 def test_two_modules_share_nothing(native):
-    """Each counts its own calls in its own memory."""
+    """Each module counts its own calls in its own memory."""
     count = f"""(i32.store (i32.const 8)
             (i32.add (i32.load (i32.const 8)) (i32.const 1)))
         {word(0, "(i32.load (i32.const 8))")} {OK}"""
@@ -321,7 +321,7 @@ def test_a_trap_is_an_error_with_names(body, native):
 
 
 def test_a_module_cannot_reach_other_memory(native):
-    """It may overwrite its own memory, but the backend only reads outputs from it."""
+    """A module may overwrite its memory, from which the backend only reads outputs."""
     everything = "(i32.shl (memory.size) (i32.const 16))"
     wild = f"(memory.fill (i32.const 0) (i32.const 255) {everything})"
     x = native(np.ones(1000))

@@ -22,7 +22,7 @@ def upload(x):
 
 
 def test_control_characters_from_a_module_are_escaped():
-    """Neither its messages nor its names can control a terminal."""
+    """Neither messages nor names from a module can control a terminal."""
     title = r"\1b]0;owned\07\1b[2J\c2\9b31m\e2\80\aexyz"  # ESC, BEL, CSI of C1, RLO
     complaining = load("(i32.const 32)", f'(data (i32.const 32) "{title}")')
     with pytest.raises(BackendError) as caught:

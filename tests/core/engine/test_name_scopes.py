@@ -65,7 +65,7 @@ def test_a_pattern_matches_a_scope_or_one_around_it(pattern, expected):
     assert not sites.matches("", (pattern,)) or pattern == "*"
 
 
-# --- what shows scopes -----------------------------------------------------------
+# --- where scopes are shown ------------------------------------------------------
 
 
 def test_explain_shows_scopes():

@@ -268,7 +268,7 @@ def test_jvp_takes_linear_rules(backend):
     assert slope.tolist() == [3.0, 3.0, 3.0]
 
 
-# --- what shows them -------------------------------------------------------------
+# --- where patterns are shown ----------------------------------------------------
 
 
 def test_explain_shows_a_pattern():

@@ -207,7 +207,7 @@ def test_a_hook_that_the_function_replaces_and_restores(name, wrap):
 
 
 def test_the_function_sees_the_hook_of_its_caller(wrap):
-    """The function may ask for the current hook."""
+    """The function may query the current hook."""
     events = Events()
     model = Model()
     found = []
