@@ -3,8 +3,8 @@
     python3 tests/interpreters.py 3.14 make test
     python3 tests/interpreters.py 3.13 make test ARGS="-k relu"
 
-If PATH, pyenv or uv has the interpreter, it is used; make gets it as PYTHON.
-Otherwise, or with --isolated, it comes from the Debian suite that has it:
+If PATH, pyenv or uv provides the interpreter, it is used; make gets it as PYTHON.
+Otherwise, or with --isolated, it comes from the Debian suite that contains it:
 debootstrap installs the suite into a folder, once, and the command runs inside, with
 nothing but that interpreter, make, git and a C compiler. This needs Linux, root, the
 package debootstrap, and an apt that knows a Debian mirror. The pip settings and the
@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# The Debian suite that has each Python. sid changes: a check reports a missing version.
+# The Debian suite of each Python. sid changes: a check reports a missing version.
 SUITES = {"3.11": "bookworm", "3.13": "trixie", "3.14": "sid"}
 PACKAGES = "python3,python3-dev,python3-venv,make,git,gcc,g++,libc6-dev,ca-certificates"
 # Environment variables that the command sees inside.

@@ -1,4 +1,4 @@
-"""Methods other than LRP: common promises, and methods that only use gradients."""
+"""Methods other than LRP: common guarantees, and methods that only use gradients."""
 
 import numpy as np
 import plugrad as pg

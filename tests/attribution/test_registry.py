@@ -1,4 +1,4 @@
-"""Composites by name, including those of distributions that are installed."""
+"""Composites by name, including those of installed distributions."""
 
 import plugrad as pg
 import plugrad_attribution as attr

@@ -1,4 +1,4 @@
-"""``benchmarks/gpu.py``: rows are written at once, and all parts run on any device."""
+"""``benchmarks/gpu.py``: rows are written immediately; all parts run on any device."""
 
 import json
 import math

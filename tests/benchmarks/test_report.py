@@ -205,7 +205,7 @@ def test_a_chart_says_what_where_and_when(name, results):
 
 
 def contrast(one, other):
-    """Return the contrast of two colours according to WCAG."""
+    """Return the contrast of two colors according to WCAG."""
 
     def luminance(color):
         parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -10,11 +10,11 @@ from tests.core.jit.compiling import compiling
 
 
 class Wrong:
-    """A compiler whose functions run the kernels of cpu, and apply a rule to results.
+    """A compiler whose functions run cpu kernels, and apply a rule to the results.
 
     A rule gets the name of a kernel, its inputs and its result, and for each input the
-    name and the inputs of the kernel that made it. It returns another result, or None
-    to keep the result.
+    name and the inputs of the kernel that made it. It returns a different result, or
+    None to keep the result.
     """
 
     def __init__(self, rule):

@@ -161,7 +161,7 @@ def methods():
 
 
 def only_here(theirs):
-    """Yield the rows of ops that the table of TensorFlow.js does not mention."""
+    """Yield the rows of ops that the TensorFlow.js table does not mention."""
     for name, op in sorted(ops().items()):
         if f"`pg.{name}`" not in theirs:
             first = inspect.getdoc(op).partition("\n")[0].removeprefix("Return ")
@@ -176,7 +176,7 @@ VARIANT = re.compile(r"\d[dD]`$")  # such as tf.concat1d
 def elsewhere(theirs):
     """Return the table of other libraries' names for plugrad's functions.
 
-    ``theirs`` is the table of the ops of TensorFlow.js.
+    ``theirs`` is the table of TensorFlow.js ops.
     """
     tfjs = defaultdict(list)
     for line in theirs.splitlines():

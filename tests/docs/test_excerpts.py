@@ -80,7 +80,7 @@ OUTPUT = [
 
 
 def link_package(installed, package):
-    """Link the files of plugrad-wasm into a new folder; return its folder "modules"."""
+    """Link plugrad-wasm's files into a new folder; return its folder "modules"."""
     modules = package / "modules" / "plain"
     modules.mkdir(parents=True)
     for path in installed.iterdir():
@@ -93,7 +93,7 @@ def link_package(installed, package):
 
 @pytest.fixture
 def compile_family(tmp_path, monkeypatch):
-    """Return a function that compiles C code as one more module of plugrad-wasm.
+    """Return a function that compiles C code as an additional plugrad-wasm module.
 
     The function returns the folder from which the package can be imported.
     """
@@ -134,7 +134,7 @@ def compile_family(tmp_path, monkeypatch):
 
 
 def test_how_a_family_of_wasm_is_written(compile_family):
-    """The C code is compiled as one more module, which the Python code uses."""
+    """The C code is compiled as an additional module, which the Python code uses."""
     page = "plugins/wasm/README.md"
     site = compile_family("\n".join(['#include "elementwise.h"', *excerpts(page, "c")]))
     (shown,) = excerpts(page)

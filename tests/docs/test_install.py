@@ -1,6 +1,6 @@
 """The install commands in messages and on pages work today.
 
-Until plugrad is released, no package index has its distributions: messages and pages
+Until plugrad is released, no package index offers its distributions: messages and pages
 get the command from ``plugrad._src.registry.install``, or name folders in a checkout.
 """
 

@@ -37,7 +37,7 @@ def test_the_page_is_up_to_date(generated):
     assert page_text == generated_text, "run `make docs`"
     assert [row["kernel"] for row in page_rows] == [row["kernel"] for row in rows]
     for name in rows[0]:
-        if name in page_rows[0] or name in BACKENDS:  # else: a backend of somebody else
+        if name in page_rows[0] or name in BACKENDS:  # else: not our backend
             pairs = zip(page_rows, rows, strict=True)
             stale = [new["kernel"] for old, new in pairs if old.get(name) != new[name]]
             assert not stale, f"{name}: run `make docs`"

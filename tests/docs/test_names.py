@@ -96,7 +96,7 @@ METHODS = """
     registerBackend registerGradient registerKernel removeBackend setBackend tensor1d
     tensor2d tidy time unregisterGradient unregisterKernel valueAndGrad valueAndGrads
     variable variableGrads
-"""  # exports of TensorFlow.js that are not ops
+"""  # TensorFlow.js exports that are not ops
 
 
 def test_tensorflow_js_has_its_names():

@@ -42,7 +42,7 @@ class Page:
         path: Its path.
         programs: The minimum number of programs that are run here.
         elsewhere: The file that tests its other blocks.
-        shows: The functions of plugrad that its programs call.
+        shows: The plugrad functions that its programs call.
         backend: The backend without which its programs are skipped.
         prepare: A function that puts files into the folder of a program.
 

@@ -1,4 +1,4 @@
-"""Translated pages have the code of the English page, and record their source."""
+"""Translated pages contain the code of the English page, and record their source."""
 
 import pytest
 

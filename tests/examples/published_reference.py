@@ -31,7 +31,7 @@ def norm(p, name, x, eps):
 
 
 def gpt2(codes):
-    """Return the logits of each position, with the attention written out."""
+    """Return the logits of each position; attention is written out."""
     p = tensors(GPT2)
     n = len(codes)
     x = p["wte.weight"][torch.tensor(codes)] + p["wpe.weight"][:n]
@@ -51,7 +51,7 @@ def gpt2(codes):
 
 
 def vit():
-    """Return the logits, with the encoder layers of PyTorch."""
+    """Return the logits, computed by PyTorch's encoder layers."""
     p = tensors(VIT)
     name = "vit.embeddings.patch_embeddings.projection"
     pixels = torch.tensor(image()).permute(0, 3, 1, 2)

@@ -201,14 +201,14 @@ def test_grad_cam_follows_the_object():
 
 
 class Storage:
-    """A stand-in for a storage of PyTorch, to which pickles refer by a key."""
+    """A stand-in for a PyTorch storage, to which pickles refer by a key."""
 
     def __init__(self, key, values):
         self.key, self.values = key, values
 
 
 class Strided:
-    """An object that is pickled like a tensor of PyTorch."""
+    """An object that is pickled like a PyTorch tensor."""
 
     def __init__(self, storage, start, shape, strides):
         self.arguments = storage, start, shape, strides, False, {}

@@ -1,4 +1,4 @@
-"""The notebooks have the code of the scripts, and run: ``make test-notebooks``.
+"""The notebooks contain the code of the scripts, and run: ``make test-notebooks``.
 
 They run with a smaller configuration; with ``--all``, they also run as published.
 """

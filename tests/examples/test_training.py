@@ -1,4 +1,4 @@
-"""The examples of plugrad-train on small data: the demo's network and a transformer."""
+"""The plugrad-train examples on small data: the demo's network and a transformer."""
 
 import numpy as np
 import plugrad as pg

@@ -1,4 +1,4 @@
-"""Both kinds of tokenizers, their special tokens, and damaged vocabularies."""
+"""Both kinds of tokenizer, their special tokens, and damaged vocabularies."""
 
 import itertools
 import random
@@ -139,7 +139,7 @@ def test_a_word_of_llama_3_that_is_a_token_is_not_merged(tmp_path):
 
 
 def best_pieces(text):
-    """Merge the best pair again and again, the naive way."""
+    """Repeatedly merge the best pair, the naive way."""
     parts = [*text.replace(" ", "\u2581")]
     while True:
         pairs = [a + b for a, b in itertools.pairwise(parts)]

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of plugrad-llvm."""
+"""Fixtures for the plugrad-llvm tests."""
 
 import plugrad as pg
 import pytest

@@ -1,4 +1,4 @@
-"""Helpers for the tests of plugrad-llvm."""
+"""Helpers for the plugrad-llvm tests."""
 
 import numpy as np
 import plugrad as pg

@@ -176,7 +176,7 @@ def test_no_memory_past_an_array_is_accessed():
 
 @pytest.fixture(params=[1, 2, 3, 7])
 def several_threads(request, monkeypatch):
-    """Run all regions on several threads of cpu, in small pieces."""
+    """Run all regions on several cpu threads, in small pieces."""
     set_threads = cpu.native.get("set_threads")
     monkeypatch.setattr(regions, "THREADS_MIN_ELEMENTS", 1)
     monkeypatch.setattr(regions, "PIECE_ELEMENTS", 64)
@@ -262,7 +262,7 @@ def narrower(request, monkeypatch):
 
 
 def test_narrower_vectors(narrower):
-    """Narrower vectors would sum in another order, so the kernels of cpu run instead.
+    """Narrower vectors would sum in a different order, so cpu kernels run instead.
 
     Without AVX-512, one of these processors is that of the machine: its sums are
     compiled.

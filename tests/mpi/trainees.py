@@ -125,7 +125,7 @@ def tied():
 
 
 class Momentum:
-    """A small optimizer with a state, like those of plugrad-train."""
+    """A small optimizer with state, like those of plugrad-train."""
 
     def init(self, params):
         return {"mean": pg.tree.map(pg.zeros_like, params), "steps": pg.asarray(0)}

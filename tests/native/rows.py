@@ -1,7 +1,7 @@
 """The table of op calls, one row each, with random arguments from ``Draw``.
 
-There are also rows of ops without C kernels: if such an op gets a C kernel, it is
-tested at once.
+There are also rows for ops without C kernels: if such an op gets a C kernel, the kernel
+is tested from the start.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Methods of plugrad-attribution find the nodes of an ONNX model by their names."""
+"""plugrad-attribution methods find the nodes of an ONNX model by their names."""
 
 import numpy as np
 import onnx

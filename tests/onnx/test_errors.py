@@ -234,7 +234,7 @@ def test_wrong_models(name):
         assert message in str(error.value)
 
 
-# The place of a parameter's data, and the message; the model is in a folder with
+# The location of a parameter's data, and the message; the model is in a folder with
 # w.bin, a file of 8 bytes.
 PLACES = {
     "parent": (dict(location="../secret.bin"), "outside of the model's folder"),

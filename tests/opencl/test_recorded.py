@@ -52,7 +52,7 @@ def test_each_shape_has_a_record():
 
 
 def test_the_same_array_for_both_inputs():
-    """The launch is not recorded: a buffer does not tell which input it belongs to."""
+    """The launch is not recorded: a buffer does not show which input it belongs to."""
     x = numbers(6, 6)
     t = pg.asarray(x)
     for _ in range(6):

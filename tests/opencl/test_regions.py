@@ -107,7 +107,7 @@ def test_short_rows_have_narrow_vectors(row, width, device, monkeypatch):
 
 
 def test_too_many_arguments_for_a_program():
-    """Each input that broadcasts in a different way needs strides."""
+    """Each input that broadcasts differently needs its own strides."""
     shapes = [(2, 1, 3, 1, 2), (1, 3, 1, 2, 1), (2, 3, 1, 1, 2), (1, 1, 3, 2, 1)] * 6
     xs = [pg.ones(s) * (n + 0.5) for n, s in enumerate(shapes[:23])]
     whole = pg.ones((2, 3, 3, 2, 2))

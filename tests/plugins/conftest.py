@@ -1,4 +1,4 @@
-"""Fixtures for tests of plugins: fake distributions, and real ones in wheels."""
+"""Fixtures for plugin tests: fake distributions, and real ones in wheels."""
 
 import fcntl
 import os

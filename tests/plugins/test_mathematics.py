@@ -111,7 +111,7 @@ MIXED[::7] = [-1e9, -9000, -104, -90, 89, 9000, 1e9, np.nan, np.inf, 0]
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_result_depends_only_on_its_element(op):
-    """Large numbers, infinities and NaN take other code paths, but no neighbor changes."""
+    """Large numbers, infinities and NaN run other code, but change no neighbors."""
     found = op(pg.asarray(MIXED)).numpy()
     alone = [op(pg.asarray(MIXED[i : i + 1])).numpy() for i in range(len(MIXED))]
     np.testing.assert_array_equal(np.concatenate(alone), found)

@@ -91,7 +91,7 @@ def test_every_package_is_built():
 
 
 def wheel_of(table, path):
-    """Write a wheel that has the metadata of a distribution and no files."""
+    """Write a wheel that contains the metadata of a distribution but no files."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(
             "a-1.dist-info/METADATA",
@@ -115,7 +115,7 @@ def test_an_sbom_names_what_is_bundled(folder, tmp_path):
     assert document["metadata"]["component"]["version"] == table["version"]
 
 
-SBOM_FAULTS = {  # the fault: wrong entries of the document, and their places
+SBOM_FAULTS = {  # the fault: wrong entries of the document, and their paths
     "nothing": ({}, []),
     "a component": (
         {"components": [{"type": "part", "name": "a"}]},

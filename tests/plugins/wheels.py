@@ -96,7 +96,7 @@ def downloaded(needs=NEEDS):
 
 
 def build(wheelhouse, sources):
-    """Put the wheels of the core, of cpu and of the smallest backend into a folder."""
+    """Put wheels of the core, plugrad-cpu and the smallest backend into a folder."""
     for wheel in downloaded().iterdir():
         (wheelhouse / wheel.name).symlink_to(wheel)
     copied("core", sources / "core")

@@ -314,7 +314,7 @@ while True:
 
 @pytest.fixture
 def writer(path):
-    """Return a process that saves again and again; kill it after the test."""
+    """Return a process that saves repeatedly; kill it after the test."""
     if sys.platform == "win32":
         pytest.skip("Windows has neither SIGSTOP nor locks of folders")
     command = [sys.executable, "-c", SAVE_REPEATEDLY, str(path)]

@@ -15,7 +15,7 @@ import pytest
 from plugrad._src.registry.registry import registry
 from plugrad_conformance.toy import toy
 
-pytestmark = [  # warnings of Python 3.12, and of JAX if a test has imported it
+pytestmark = [  # warnings from Python 3.12, and from JAX if a test has imported it
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
     pytest.mark.filterwarnings("ignore:os.fork.* was called:RuntimeWarning"),
 ]

@@ -14,7 +14,7 @@ DECAY = "at least 0 and less than 1", [1, 1.0, 1.5, -1e-9, math.nan, math.inf]
 SHARE = "at least 0 and at most 1", [1.01, -0.5, math.nan, math.inf]
 STEPS = "finite and at least 1", [0, -3, math.nan, math.inf]
 
-# The range of each argument, in every function that has one of this name.
+# The range of each argument, in every function with an argument of this name.
 RANGES = {
     **dict.fromkeys(("learning_rate", "weight_decay", "eps", "value"), NOT_NEGATIVE),
     **dict.fromkeys(("initial_accumulator_value", "first", "last"), NOT_NEGATIVE),

@@ -162,7 +162,7 @@ def test_convolutions_are_those_of_cpu(x, filter, attrs, dtype):
     filter = draw(*filter, dtype=dtype)
     for name, xs, call_attrs in convolution_calls(KERNELS[x.ndim], x, filter, attrs):
         found = kernel(name, xs, call_attrs).numpy()
-        # cpu computes float32 in float64 here, so only the results of wasm are rounded.
+        # cpu computes float32 in float64 here, so only wasm's results are rounded.
         wide = np.float64 if dtype == np.float32 else dtype
         wanted = on_cpu(name, [x.astype(wide) for x in xs], call_attrs)
         assert found.dtype == dtype

@@ -109,7 +109,7 @@ def test_a_write_behind_a_freed_block_is_reported_later():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_right_kernels_pass(threads):
-    """Several kinds of kernels, forward and backward, give the results of cpu."""
+    """Several kinds of kernels, forward and backward, give the same results as cpu."""
     found = run(
         threads,
         """

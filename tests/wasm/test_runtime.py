@@ -268,7 +268,7 @@ def test_a_kernel_that_fails_raises_an_error(threads, in_workers):
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_an_access_out_of_bounds_raises_an_error(threads):
-    """This holds for every thread; faulthandler, if enabled, reports the fault first."""
+    """This holds on each thread; faulthandler, if enabled, reports the fault first."""
     found = run(
         threads,
         """

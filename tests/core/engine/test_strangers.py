@@ -42,7 +42,7 @@ def test_dtypes_of_another_library_are_refused(name, backend):
 
 
 def test_dtypes_that_numpy_can_convert_are_accepted(backend):
-    class Named:  # like jax.numpy.float32 and the dtypes of Keras
+    class Named:  # like jax.numpy.float32 and Keras dtypes
         dtype = np.dtype("float32")
 
     assert pg.zeros(2, dtype=Named).dtype == pg.float32

@@ -32,7 +32,7 @@ from tests.surface import ops, public
 TESTS_FOLDER = Path(__file__).parents[2]
 TFJS = json.loads((TESTS_FOLDER / "data" / "tfjs_kernels.json").read_text())
 
-# Kernels of TensorFlow.js that are not in the catalog.
+# TensorFlow.js kernels that are not in the catalog.
 NOT_KERNELS = {"Pool": "a name without a contract; nothing in TensorFlow.js runs it"}
 
 _BITS = "only for integers and bool"

@@ -1,4 +1,4 @@
-"""Changes of attributes in objects of all kinds of classes."""
+"""Changes of the attributes of objects, for all kinds of classes."""
 
 import abc
 import copy

@@ -1,4 +1,4 @@
-"""Changes of items in containers of all kinds of classes."""
+"""Changes of the items of containers, for all kinds of classes."""
 
 import array
 import collections

@@ -1,4 +1,4 @@
-"""Products of a few rows with a matrix, for which backends have kernels of their own.
+"""Products of a few rows with a matrix, for which backends have special kernels.
 
 Some sizes are smaller than a vector, and most are no multiple of its width.
 """

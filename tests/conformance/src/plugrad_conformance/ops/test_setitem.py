@@ -156,7 +156,7 @@ def test_the_last_of_several_updates_counts(count, backend):
 
 
 def test_random_assignments_to_aliases(backend):
-    """Whichever tensors share memory, each has the values of its own NumPy array."""
+    """Whichever tensors share memory, each one equals its own NumPy array."""
     random = np.random.default_rng(0)
     make = [
         (copy.copy, np.copy),

@@ -15,7 +15,7 @@ sparse = pg.sparse
 
 # --- to_dense --------------------------------------------------------------------
 
-# Coordinates, the shape of the values, the shape of the result; some places repeat.
+# Coordinates, the shapes of the values and the result; some coordinates repeat.
 DENSE_CASES = [
     ([[0, 1], [2, 3], [1, 0]], (3,), (3, 4)),
     ([[0, 1], [0, 1], [1, 0], [0, 1]], (4,), (2, 2)),
