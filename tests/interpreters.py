@@ -122,7 +122,7 @@ def cloned(checkout):
 
 
 def run_here(python, checkout, command):
-    """Run a command in a clone, where `python3` and PYTHON are an interpreter."""
+    """Run a command in a clone, where `python3` and PYTHON refer to an interpreter."""
     foreign = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # point outside the clone
     env = {name: value for name, value in os.environ.items() if name not in foreign}
     env["PATH"] = f"{python.parent}{os.pathsep}{env['PATH']}"
@@ -134,7 +134,7 @@ def run_here(python, checkout, command):
 
 
 def bootstrapped(version, suite):
-    """Return the folder into which the Debian suite with a Python is installed."""
+    """Return the folder where the Debian suite of a Python version is installed."""
     elsewhere = f"`uv python install {version}` or `pyenv install {version}` gets it"
     missing = f"there is no Python {version} here; {elsewhere}"
     name = SUITES.get(version)

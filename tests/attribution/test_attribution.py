@@ -228,7 +228,7 @@ def test_hard_sigmoids_of_any_slope_pass_their_relevance_on(backend):
         np.testing.assert_allclose(found, f(pg.asarray(X)).numpy(), rtol=1e-4)
 
 
-HOMOGENEOUS = {  # functions of degree 1: their gradient keeps relevance
+HOMOGENEOUS = {  # functions of degree 1: their gradient conserves relevance
     "ComplexAbs": lambda x: pg.abs(pg.fft.rfft(x)),
     "Conv3DBackpropInputV2": lambda x: pg.conv3d_transpose(
         pg.reshape(x, (-1, 1, 2, 2, 1)),

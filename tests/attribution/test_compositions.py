@@ -201,7 +201,7 @@ POOLINGS = {
 @pytest.mark.parametrize("rules", [attr.CPLRP(), attr.RelP()])
 @pytest.mark.parametrize("name", POOLINGS)
 def test_constant_weights_lose_nothing(name, rules, backend):
-    """Attention may be a product, or a weighted sum of tokens."""
+    """Attention may be written as a matrix product or as a weighted sum of tokens."""
     query = RANDOM.normal(size=(6,)).astype(np.float32)
     for softmax in (pg.softmax, written_softmax):
         f = lambda x, g=softmax: POOLINGS[name](x, g(x @ query)) @ W

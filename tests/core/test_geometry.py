@@ -144,7 +144,7 @@ def test_terms_agree_with_the_interpolation_of_rows_and_columns(resizing):
 
 
 def test_a_position_on_a_pixel_has_only_one_term():
-    """With two terms, interpolation would multiply an infinite neighbour by 0."""
+    """With two terms, interpolation would multiply an infinite neighbor by 0."""
     for starts, _, weights in RESIZINGS[1].terms(linear=True, back=False):
         assert (np.diff(starts) == 1).all()
         assert (weights == 1).all()

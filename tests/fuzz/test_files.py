@@ -207,7 +207,7 @@ def test_safetensors(request, tmp_path):
 
 
 def test_checkpoints(request, tmp_path):
-    """If the newest checkpoint is damaged, ``restore`` loads it or the one before."""
+    """``restore`` loads the damaged newest checkpoint, or the one before it."""
     train = pytest.importorskip("plugrad_train", reason="plugrad-train is left out")
     checkpoints = train.Checkpoints(tmp_path, best="loss")
     for step in (1, 2):

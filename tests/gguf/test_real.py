@@ -31,7 +31,7 @@ def path():
 
 @pytest.fixture(scope="module")
 def wanted(path):
-    """Return the tokens and logits of the greedy text of each prompt, from NumPy."""
+    """Return the greedy continuation of each prompt: its tokens, and NumPy's logits."""
     model = load(path, backend="cpu")
     c = model.config
     names = ("layers", "heads", "kv_heads", "head_size", "rope_size", "epsilon")

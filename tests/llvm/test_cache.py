@@ -35,7 +35,7 @@ def compiled(monkeypatch):
 
 
 def run(scale=2.0):
-    """Compile a function as in a new process, and compare it with eager."""
+    """Compile a function as in a new process, and compare it with eager mode."""
     native._loaded.cache_clear()
     f = pg.jit(lambda x: pg.square(x) * scale + x)
     x = pg.asarray(np.ones(7, "f4"))
@@ -157,7 +157,7 @@ def test_processes_share_the_cache(tmp_path):
     ]
     outputs = [process.communicate()[0] for process in processes]
     assert outputs == ["['plugrad-llvm']\n"] * 2
-    # the comparison of tanh with eager, and the function
+    # the comparison of tanh with eager mode, and the function
     assert len([*tmp_path.iterdir()]) == 2
 
 

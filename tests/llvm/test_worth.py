@@ -75,7 +75,7 @@ def test_which_regions_are_worth_compiling(f, shape, dtype, compiled, chosen):
 
 
 def check(f, *xs):
-    """Compare with eager; return who runs the only region, and its kernels."""
+    """Compare with eager mode; return who runs the only region, and its kernels."""
     jitted = pg.jit(f)
     expected = bits(f(*xs))
     for _ in range(4):

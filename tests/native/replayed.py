@@ -107,7 +107,7 @@ class Recording:
         Args:
             x: The argument.
             memories: The memory of the arrays of the call, by address.
-            known: The addresses of the arguments before; one may be added.
+            known: The addresses of earlier arguments; the array's address may be added.
 
         """
         if isinstance(x, float):

@@ -1,4 +1,4 @@
-"""Memory limits of machine, process and control groups, and what happens at them."""
+"""Memory limits of machine, process and control groups, and their effects."""
 
 import pytest
 from plugrad_opencl import memory

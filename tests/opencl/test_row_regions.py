@@ -27,7 +27,7 @@ def is_gpu():
 
 
 def fused(f, *xs):
-    """Compare with eager; return the names of the kernels that jit launches."""
+    """Compare with eager mode; return the names of the kernels that jit launches."""
     ran = []
     function = pg.jit(f)
     expected = look(f(*xs))
@@ -39,7 +39,7 @@ def fused(f, *xs):
 
 
 def in_one_launch(f, *xs):
-    """Compare with eager; on a GPU, ``f`` must be one launch if a row fits."""
+    """Compare with eager mode; on a GPU, ``f`` must be one launch if a row fits."""
     ran = fused(f, *xs)
     if is_gpu() and xs[0].shape[-1] <= 16_384:
         assert ran == ["rows_region"]

@@ -1,4 +1,4 @@
-"""Commands work even if plugins have control characters in texts, or interrupt."""
+"""Commands work even if plugins interrupt, or have control characters in texts."""
 
 import json
 import os

@@ -169,7 +169,7 @@ PROGRAM = """
 
 
 # Batch sizes and matrix sizes. Threads divide batches, columns or rows, or one thread
-# computes everything. If A is transposed, it is read in place, or packed.
+# computes everything. A transposed A is read in place or packed.
 PRODUCTS = """
     import hashlib, numpy as np, plugrad as pg
     rng, data = np.random.default_rng(0), hashlib.sha256()

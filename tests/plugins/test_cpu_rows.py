@@ -90,8 +90,8 @@ def test_several_reductions():
         y = x * row + 1.0
         return y, pg.sum(y, axis=0), pg.max(y, axis=1), pg.mean(y), pg.sum(-y, axis=1)
 
-    # The mean of all elements needs other blocks than the sums of columns, so it runs
-    # later.
+    # The mean of all elements needs different blocks from the sums of columns, so it
+    # runs later.
     for shape in ((300, 784), (90, 30), (4000, 64)):
         check(f, floats(*shape), floats(shape[1]), kernels=[7])
 

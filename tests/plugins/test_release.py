@@ -29,7 +29,7 @@ FILES = {
 
 
 def written_sdist(path, names, mtime, mode, owner):
-    """Write an sdist with files in some order, and with some times, modes and owner."""
+    """Write an sdist whose files have this order, time, mode and owner."""
     with tarfile.open(path, "w:gz") as archive:
         for name in names:
             info = tarfile.TarInfo(name)

@@ -27,7 +27,7 @@ from tests.soak.players import play
 
 
 def memory_in_use():
-    """Return the numbers of tensors and bytes by backend, without its constants.
+    """Return the numbers of tensors and bytes by backend, without constants.
 
     Backends that earlier tests removed are left out: their tensors may be freed later.
     """

@@ -1,8 +1,9 @@
 """Sixteen concurrent threads get the same results as a single thread.
 
-Each worker has a random program of gradients, jitted functions that all workers share,
-overrides, temporary backends and kernels, and variables. A program is determined by its
-seed. The programs run one after the other, and then in concurrent threads.
+Each worker runs a random program, which uses gradients, jitted functions that all
+workers share, overrides, temporary backends and kernels, and variables. A program is
+determined by its seed. The programs run one after the other, and then in concurrent
+threads.
 """
 
 import contextvars

@@ -1,4 +1,4 @@
-"""A model's files: false manifests, and paths that a manifest must not contain."""
+"""A model's files: invalid manifests, and paths that a manifest must not contain."""
 
 import json
 import os

@@ -281,7 +281,7 @@ def test_a_failed_save_changes_no_other_checkpoint(tmp_path, monkeypatch):
 
 
 def write_leftovers(folder):
-    """Write files like those of killed processes; return all names."""
+    """Write files like those that killed processes leave behind; return all names."""
     (folder / "7.0123abcd.tmp").write_text("half a file")
     draft = folder / "7.0123abcd.tmp.4567abcd.tmp"
     draft.mkdir()

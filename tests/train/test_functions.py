@@ -152,7 +152,7 @@ def test_orthogonal_matrices(shape, backend):
 
 
 def test_orthogonal_matrices_are_uniformly_distributed():
-    """Unless corrected by the signs of R, all elements [0, 0] have the same sign."""
+    """Without correction by the signs of R, all elements [0, 0] would have one sign."""
     corners = [
         initializers.orthogonal((3, 3), seed=seed)[0, 0].item() for seed in range(200)
     ]

@@ -261,7 +261,7 @@ def test_outer_derivatives_are_true_ones(backend):
 
 
 def test_a_relevance_has_the_gradient_of_finite_differences():
-    """Relevance is differentiable like any function, though its rule is no gradient."""
+    """Relevance is differentiable like any function, but its rule is not a gradient."""
     rng = np.random.default_rng(3)
     w = pg.asarray(rng.normal(size=(4, 3)))
     x = pg.asarray(rng.normal(size=(2, 4)))

@@ -33,7 +33,7 @@ RETURN_EXPRESSIONS = ("y", "(y, [pg.sum(y)])", '{"y": y, "n": 2.0}', "[y, x]")
 
 # --- the names that programs use -------------------------------------------------
 
-# The source of a program contains those of these definitions that it uses.
+# Definitions; the source of a program contains the ones that it uses.
 DEFINITIONS = """
 class Plain:
     pass
@@ -294,7 +294,7 @@ class Writer:
 
 
 def random_program(seed):
-    """Return the program that belongs to a seed."""
+    """Return the program that a seed determines."""
     writer = Writer(random.Random(seed))
     parts = []
     for _ in range(writer.rng.choice((1, 2, 2, 3))):

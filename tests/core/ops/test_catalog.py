@@ -288,7 +288,7 @@ def test_decompositions_have_no_cycle(graph):
 
 
 def derivatives():
-    """Return the derivative of each input of each kernel: rule, parts, none or gap."""
+    """Return the kind of derivative of each kernel input: rule, parts, none or gap."""
     found = {}
     for name, kernel in contracts().items():
         for input_ in kernel.inputs:

@@ -1,4 +1,4 @@
-"""A backend that declares the maximal size of arrays never gets a larger array."""
+"""A backend that declares a maximum size of arrays never gets a larger array."""
 
 import numpy as np
 import plugrad as pg

@@ -105,7 +105,7 @@ def _missing_dtype(error: BaseException, backend: str) -> str:
 
 
 def _arguments(error: BaseException) -> list[Any]:
-    """Return the arguments of the call, from this package to others, that failed."""
+    """Return the arguments of the failed call from this package to another one."""
     frames = [*_frames(error)]
     files = [frame.f_code.co_filename for frame in frames]
     own_frames = [

@@ -28,8 +28,8 @@ class Scorecard:
     Attributes:
         path: The JSON file to write, or None.
         pinned: The expected numbers of skipped tests, for the backends in the file.
-        partial: Whether the run ended early, or only a part was collected.
-        thinned: The backends with deselected tests, by ``-k`` or similar.
+        partial: Whether the run ended early, or collected only some of the tests.
+        thinned: The backends with tests that ``-k`` or similar deselected.
         results: The outcome of each test.
         changed: The differences from ``pinned``, for backends that ran all tests.
 

@@ -170,7 +170,7 @@ def check_integers(row, backend):
 
 
 def check_gradient(row):
-    """Check first and second order on every shape."""
+    """Check first and second derivatives on every shape."""
     for shape in ((3, 4), (), (0, 2)):
         check_gradients(row.op, draw(row, shape))
 

@@ -430,7 +430,7 @@ def test_numbers_may_be_tensors_of_rank_0(call, expected, backend):
 @pytest.mark.parametrize("endpoint", [True, False])
 @pytest.mark.parametrize("end", [np.inf, -np.inf, 2.0])
 def test_linspace_between_equal_ends(end, endpoint, backend):
-    """Between equal ends, all numbers are equal; a single number is the first end."""
+    """If both ends are equal, so are all numbers; a single number equals the start."""
     for start in (end, pg.asarray(end, dtype="float32")):
         for num in (0, 1, 2, 4):
             y = pg.linspace(start, end, num, endpoint=endpoint)

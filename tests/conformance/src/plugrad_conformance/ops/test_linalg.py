@@ -115,7 +115,7 @@ def test_nan_stays_in_its_row_and_column(backend):
 
 # --- products in another dtype ---------------------------------------------------
 
-# Rows, columns and length of the sums: part of a tile, a whole tile, several tiles.
+# Numbers of rows, columns and summands: part of a tile, a whole tile, several tiles.
 SIZES = [(1, 1, 1), (3, 5, 7), (8, 32, 4), (9, 33, 17), (20, 64, 66), (17, 100, 257)]
 
 
