@@ -35,7 +35,7 @@ NOT_ON_OPENCL = [
 ]
 # In tests/core, one in PYTHON_EVERY tests of a file runs without the C accelerators.
 PYTHON_EVERY = 4
-# Our test files whose tests run with a few rows, like those of the conformance kit.
+# Our test files that run with a few rows, like those of the conformance kit.
 SAMPLED = [
     "attribution/test_attribution",
     "attribution/test_deep_lift",

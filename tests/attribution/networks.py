@@ -35,7 +35,7 @@ def network(name, dtype):
 
 
 def precision(backend):
-    """Return the dtype in which to compare a backend, and the largest difference."""
+    """Return the dtype in which to compare a backend, and the tolerance."""
     return ("float32", 1e-5) if backend == "opencl" else ("float64", 1e-12)
 
 

@@ -22,7 +22,7 @@ def mean(x):
 
 
 def relevance(f, rules, x=X):
-    """Return the relevance of the input of ``f`` between two linear layers."""
+    """Return the relevance of the input of a network: ``f`` between linear layers."""
     target = lambda y: pg.sum(y * TARGET, axis=(1, 2))
     network = lambda x: f(x * 1.5 + 0.25) @ W
     return attr.attribute(network, x, rules, target).input.numpy()

@@ -32,7 +32,7 @@ WRONG_BITS = {  # fast math: the kernel, and the function that a compiler turns 
     ),
     "quotients by reciprocals": ("RealDiv", "lambda a, b: a * (1 / b)"),
 }
-WRONG_IN_RANGE = {  # test that must fail: the kernel, and a wrong function for it
+WRONG_IN_RANGE = {  # the test that must fail: the kernel, and a wrong function for it
     "trunc_is_exact": ("Trunc", "np.floor"),
     "copysign_is_exact": (
         "CopySign",

@@ -23,7 +23,8 @@ MODULES += [f"plugrad.{name}" for name in namespaces() if name]
 OBJECTS = {f"pg.{name}": value for name, value in public().items()}
 OBJECTS |= {f"plugin.{name}": getattr(plugin, name) for name in plugin.__all__}
 OBJECTS |= {f"importing.{n}": getattr(importing, n) for n in importing.__all__}
-# A union of types, such as TensorLike, has no name, or from Python 3.14 on typing's.
+# A union of types, such as TensorLike, has no name; in Python 3.14, its name comes from
+# typing.
 OBJECTS_EXCEPT_UNIONS = {
     n: v for n, v in OBJECTS.items() if not isinstance(v, types.UnionType)
 }

@@ -142,7 +142,7 @@ def test_cross_entropy_to_the_second_order(restored_registry):
 
 
 def test_the_plugin(tmp_path):
-    """Install the plugin as in the guide, and run the program outside its folder."""
+    """Install the plugin as in the guide; the program imports only installed files."""
     folder = tmp_path / "plugin"
     target = tmp_path / "site"
     shutil.copytree(GUIDE / "plugin", folder, ignore=BUILD_FILES)

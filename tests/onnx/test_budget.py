@@ -73,7 +73,7 @@ def field(number, content):
     ],
 )
 def test_empty_messages_are_charged_before_they_are_parsed(wrap, what):
-    """Two bytes of a file become some hundreds of bytes of memory."""
+    """Two bytes of a file become several hundred bytes of memory."""
     data = field(7, wrap(lambda number: bytes([number << 3 | 2, 0]) * 2**18))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ModelError, match="bytes are needed, but the budget allows"):
@@ -82,7 +82,7 @@ def test_empty_messages_are_charged_before_they_are_parsed(wrap, what):
 
 
 def test_every_message_of_a_model_is_charged():
-    """The number of charged messages is the number that protobuf creates."""
+    """The number of charged messages equals the number that protobuf creates."""
     data = image().SerializeToString()
     budget = pg.Budget.started(pg.Budget(bytes=10**9), "load")
     charge(data, budget)

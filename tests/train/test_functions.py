@@ -152,7 +152,7 @@ def test_orthogonal_matrices(shape, backend):
 
 
 def test_orthogonal_matrices_are_uniformly_distributed():
-    """Without correction by the signs of R, all elements [0, 0] would have one sign."""
+    """Without the signs of R, all elements [0, 0] would have the same sign."""
     corners = [
         initializers.orthogonal((3, 3), seed=seed)[0, 0].item() for seed in range(200)
     ]

@@ -50,7 +50,7 @@ def test_importing_starts_nothing():
 
 @pytest.mark.parametrize("threads", [(1, 1), (2, 1), (2, 2)], ids=str)
 def test_two_machines_in_one_process(threads):
-    """Each machine has its own memory and threads; kernels run where the array is."""
+    """Each machine has its own memory and threads, and runs kernels on its arrays."""
     found = run(
         1,
         f"""

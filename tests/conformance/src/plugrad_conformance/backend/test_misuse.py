@@ -21,7 +21,7 @@ CATALOG = sorted(kernel for kernel in contracts() if "." not in kernel)
 
 
 def test_every_kernel_has_a_call() -> None:
-    """``misuse/rows`` contains them, such as ``"LRN": call(floats(1, 2, 2, 5))``."""
+    """The calls are in ``misuse/rows``: ``"LRN": call(floats(1, 2, 2, 5))``, etc."""
     missing = sorted({*CATALOG} - {*right_calls()})
     assert not missing, f"add a valid call to misuse/rows/<family>.py: {missing}"
     assert sorted(right_calls()) == CATALOG

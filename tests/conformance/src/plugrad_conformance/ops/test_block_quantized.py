@@ -44,7 +44,7 @@ def packed(random, outputs, inputs, **how):
 SIZES = [(1, 1), (2, 1), (3, 3), (5, 2), (17, 4), (40, 5)]  # outputs and blocks
 
 
-# Various numbers of rows with blocks of 32, and various blocks with two rows.
+# Various numbers of rows with blocks of 32, and various block sizes with two rows.
 ROWS_AND_BLOCKS = [(rows, 32) for rows in [(), (1,), (3,), (4,), (2, 3), (0,)]]
 ROWS_AND_BLOCKS += [((2,), block) for block in (2, 16, 32, 64, 128)]
 

@@ -174,7 +174,7 @@ def test_the_result_is_a_new_tensor(backend):
 
 
 def test_long_chains_are_multiplied_in_a_good_order():
-    """In order from left to right, an intermediate matrix would have 10**6 elements."""
+    """Multiplying from left to right would create a matrix of a million elements."""
     a = np.ones((1000, 2), np.float32)
     b = np.ones((2, 1000), np.float32)
     with toy(without=["Einsum"]), pg.use_backend("toy"), pg.profile() as profile:

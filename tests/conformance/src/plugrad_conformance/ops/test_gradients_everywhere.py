@@ -107,7 +107,7 @@ def kernel(name, **attrs):
 
 
 def pool_gradient(input_shape, name, **attrs):
-    """Return a function that runs the gradient kernel of a pooling at a fixed input."""
+    """Return a function that runs a gradient kernel of pooling at a fixed input."""
     x = np.random.default_rng(3).normal(size=input_shape)
     pool_kernel = {4: "MaxPool", 5: "MaxPool3D"}[len(input_shape)]
 

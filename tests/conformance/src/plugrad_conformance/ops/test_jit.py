@@ -154,7 +154,7 @@ def run_one_by_one(graph, name):
         for step in graph.steps:
             kernel = pg.get_kernel(step.kernel.name, name)
             given = [None if x is None else values[x] for x in step.inputs]
-            with np.errstate(all="ignore"):  # as a backend's `wrap` does
+            with np.errstate(all="ignore"):  # as a backend's ``wrap`` does
                 outputs = kernel(*(given or [arrays]), **step.attrs)
             if outputs is NotImplemented:
                 return NotImplemented

@@ -164,7 +164,7 @@ def test_chains(chain, backend):
 
 
 def test_chains_are_multiplied_in_the_cheapest_order(backend):
-    """In order from left to right, the first product would overflow."""
+    """Multiplying from left to right would overflow in the first product."""
     x = pg.full((4, 1), 1e30)
     y = pg.full((1, 4), 1e30)
     z = pg.full((4, 1), 1e-30)

@@ -24,7 +24,7 @@ def examples(name):
         varied_inputs = [vary(x, i) for x in inputs]
         try:
             _ = [y.numpy() for y in run(name, varied_inputs)]  # a device may raise late
-        except (ValueError, IndexError):  # the varied integers contradict each other
+        except (ValueError, IndexError):  # the varied integers do not match
             varied_inputs = inputs
         found.append(varied_inputs)
     return found
