@@ -80,9 +80,9 @@ def read_pytorch(file: BinaryIO) -> dict[str, Array]:
 def packaged(package: str, path: str) -> Path | None:
     """Return a file of a package, or None if the package is not installed."""
     found = find_spec(package)
-    if found is None or found.origin is None:
+    if found is None or not found.submodule_search_locations:
         return None
-    return Path(found.origin).parent / path
+    return Path(found.submodule_search_locations[0]) / path
 
 
 def class_names() -> tuple[str, ...]:

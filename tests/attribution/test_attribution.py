@@ -254,17 +254,6 @@ def test_relevance_is_kept_without_a_rule(kernel, backend):
     )
 
 
-@pytest.mark.parametrize("op", [pg.lstm, pg.gru])
-def test_recurrent_kernels_are_decomposed(op, backend):
-    parts = 4 if op is pg.lstm else 3
-    w = RANDOM.normal(size=(parts * 3, 2)).astype(np.float32)
-    u = RANDOM.normal(size=(parts * 3, 3)).astype(np.float32)
-    f = lambda x: op(pg.reshape(x, (2, -1, 2)), w, u)[1]
-    found = relevance(f, rules=attr.AttnLRP())
-    assert np.isfinite(found).all()
-    assert not np.allclose(found, gradient_times_input(f))
-
-
 def test_two_factors_get_half_each(backend):
     found = relevance(lambda x: x * pg.tanh(x), target=None)
     y = X * np.tanh(X)

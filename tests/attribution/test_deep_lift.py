@@ -257,3 +257,21 @@ def test_bad_input_is_refused(case):
     function, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         function()
+
+
+def test_complex_tensors_lose_nothing(backend):
+    spectrum = (
+        RANDOM.normal(size=(2, 5, 2)).astype(np.float32).view(np.complex64)[..., 0]
+    )
+
+    def f(x):  # x scales a spectrum
+        spectra = pg.asarray(spectrum) * pg.astype(x, "complex64")
+        shifted = pg.abs(spectra - pg.asarray(spectrum[::-1]))
+        powers = pg.abs(pg.square(spectra) * spectra)
+        sound = pg.fft.irfft(spectra)
+        return pg.concat([shifted, powers, pg.relu(sound)], axis=1)
+
+    x, x0 = RANDOM.normal(size=(2, 2, 5)).astype(np.float32)
+    for target in (1, 7, 12):
+        assert largest_gap(f, x, x0, target) < 2e-5
+    assert largest_gap(f, x, np.zeros_like(x), 1) < 2e-5

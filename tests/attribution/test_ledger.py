@@ -169,7 +169,7 @@ def test_a_transformer_block_closes(dtype, backend):
 
 
 @pytest.mark.parametrize("op", [pg.lstm, pg.gru])
-def test_recurrent_kernels_are_decomposed(op, backend):
+def test_recurrent_kernels_have_rules(op, backend):
     dtype = dtype_of(backend)
     parts = 4 if op is pg.lstm else 3
     w = normal(parts * 3, 2).astype(dtype), normal(parts * 3, 3).astype(dtype)
@@ -179,6 +179,9 @@ def test_recurrent_kernels_are_decomposed(op, backend):
     ledger = ledger_of(f, x, attr.AttnLRP(), 1)
     assert_closes(ledger, dtype)
     names = {row.kernel for row in attr.coverage(f, x, attr.AttnLRP()).rows}
+    assert not names.isdisjoint({"LSTM", "GRU"})
+    composed = attr.AttnLRP(more={op.__name__.upper(): None})
+    names = {row.kernel for row in attr.coverage(f, x, composed).rows}
     assert names > {"Sigmoid", "Tanh"}
     assert names.isdisjoint({"LSTM", "GRU"})
     if op is pg.lstm:  # the gradient function of LSTM has two cotangents

@@ -16,13 +16,14 @@ from typing import Any, ParamSpec, TypeVar
 import plugrad as pg
 from plugrad.plugin import Tensor
 
-from . import compositions, first, kernels, layers
+from . import compositions, first, kernels, layers, recurrent
 from .layers import Functions, Rule, Table, Target
 from .rules import AlphaBeta, Box, Epsilon, Flat, Gamma, ZPlus
 
 P = ParamSpec("P")
 R = TypeVar("R")
 MISSING = ("error", "gradient")
+GATES = ("half", "constant")
 
 
 class Composite:
@@ -45,9 +46,14 @@ class Composite:
             applies to no layer: ``"error"`` raises a ``MissingRule``, and
             ``"gradient"`` continues with the gradient of the kernel, which does not
             preserve the sum of relevances.
+        gates: What a sigmoid gets if it multiplies another tensor: ``"half"`` of the
+            relevance, or nothing, as a ``"constant"``. In the kernels LSTM and GRU,
+            gates are always constants; ``"constant"`` is for cells that are written
+            out, and for layers that scale channels.
 
     Raises:
-        ValueError: ``missing`` is neither ``"error"`` nor ``"gradient"``.
+        ValueError: ``gates`` is neither ``"half"`` nor ``"constant"``, or ``missing``
+            is neither ``"error"`` nor ``"gradient"``.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -67,11 +73,16 @@ class Composite:
         more: Mapping[Target, Functions | None] | None = None,
         stabilizer: float = 1e-6,
         missing: str = "error",
+        gates: str = "half",
     ) -> None:
         if missing not in MISSING:
             raise ValueError(
                 f"Composite: missing must be one of {', '.join(MISSING)}, got "
                 f"{missing!r}"
+            )
+        if gates not in GATES:
+            raise ValueError(
+                f"Composite: gates must be one of {', '.join(GATES)}, got {gates!r}"
             )
         self.conv: Rule = Epsilon() if conv is None else conv
         self.dense: Rule = Epsilon() if dense is None else dense
@@ -80,6 +91,7 @@ class Composite:
         self.more: Table = dict(more or {})
         self.stabilizer = stabilizer
         self.missing = missing
+        self.gates = gates
 
     def __repr__(self) -> str:
         given = {"conv": self.conv, "dense": self.dense, "first": self.first}
@@ -114,12 +126,14 @@ class Composite:
     def _others(self) -> Table:
         """Return the gradients of the kernels that are not layers."""
         return {
+            **(compositions.constant_gates() if self.gates == "constant" else {}),
             **kernels.gates(),
             **kernels.products(),
             **kernels.powers(),
             **kernels.sums(self.stabilizer),
             **kernels.pools(self.stabilizer),
             **kernels.normalizations(0.0),
+            **recurrent.recurrent(self.stabilizer),
             **compositions.norms(),
             **compositions.activations(),
             **compositions.softmaxes(),

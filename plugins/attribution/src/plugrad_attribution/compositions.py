@@ -6,7 +6,7 @@ The patterns are small, so that a few of them cover many ways to write a functio
 GELU is a product of ``x`` and ``1 + erf(x / √2)``; each factor gets half, and the half
 of the second factor then passes to ``x``.
 
-Map: norms; activations; softmax; attention with constant weights.
+Map: norms; activations; softmax; attention with constant weights; constant gates.
 """
 
 from __future__ import annotations
@@ -158,4 +158,29 @@ def constant_attention() -> Table:
                 product, ((2, 3), shape), name=f"attribution.{name}"
             )
             found[pattern] = {"s": None}
+    return found
+
+
+# --- gates -----------------------------------------------------------------------
+
+# Functions with values between 0 and 1 that multiply a signal, by pattern name.
+GATE_FUNCTIONS: dict[str, Function] = {
+    "gate": lambda a: pg.sigmoid(a),
+    "gate_complement": lambda a: 1.0 - pg.sigmoid(a),
+    "gate_by_division": lambda a: 1.0 / (1.0 + pg.exp(-a)),
+    "gate_complement_by_division": lambda a: 1.0 - 1.0 / (1.0 + pg.exp(-a)),
+}
+
+
+@functools.cache
+def constant_gates() -> Table:
+    """Return the rule of a sigmoid that multiplies a signal: it gets nothing.
+
+    The product of a tensor and its own sigmoid gets what the identity rule gives it.
+    """
+    found: Table = {}
+    for name, function in GATE_FUNCTIONS.items():
+        product = lambda a, b, f=function: f(a) * b
+        pattern = plugin.Pattern(product, ((2, 3), (2, 3)), name=f"attribution.{name}")
+        found[pattern] = {"a": None}
     return found

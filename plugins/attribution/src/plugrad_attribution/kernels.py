@@ -107,7 +107,7 @@ LINEAR = {
 WITH_FILL = {"CropAndResize", "PadV2", "RotateWithOffset", "Transform"}
 
 # Kernels that are decomposed; the kernels of their decompositions have rules.
-DECOMPOSED = ("GRU", "LRN", "LSTM", "SquaredDifference")
+DECOMPOSED = ("LRN", "SquaredDifference")
 
 GATES = (
     "Acos",

@@ -3,6 +3,8 @@
 A rule gets the values of a kernel run on the input, and those of the same run on the
 baseline. Given the cotangent ``dy`` of the result, it returns the cotangent ``m`` of an
 input. Over all inputs, ``Σ m · (x - x₀) = Σ dy · (y - y₀)``: the rule loses nothing.
+For complex tensors, the real parts of ``Σ m* · (x - x₀)`` and ``Σ dy* · (y - y₀)`` are
+equal; the star is the complex conjugate.
 
 Map: rules of element-wise functions, products, maxima, ``where`` and softmax; the rule
 for each kernel; the overrides.
@@ -31,13 +33,18 @@ _KERNELS = plugin.contracts()
 # --- element-wise functions ------------------------------------------------------
 
 
+def conjugate(x: Tensor) -> Tensor:
+    """Return the complex conjugate; a real tensor as it is."""
+    return pg.conj(x) if pg.isdtype(x.dtype, "complex floating") else x
+
+
 def over_step(change: Tensor, x: Tensor, x0: Tensor, gradient: Tensor) -> Tensor:
-    """Return ``change / (x - x0)``, or ``gradient`` where the two are all but equal.
+    """Return ``change / (x - x0)*``, or ``gradient`` where the two are all but equal.
 
     If ``x`` and ``x0`` differ by less than the square root of the precision, the
     rounding error of the quotient is larger than its difference from the gradient.
     """
-    step = x - x0
+    step = conjugate(x - x0)
     limit = math.sqrt(pg.finfo(x.dtype).eps) * pg.maximum(pg.abs(x), pg.abs(x0))
     is_step = pg.abs(step) > limit  # False for the difference of two infinities
     return pg.where(is_step, change / pg.where(is_step, step, 1.0), gradient)
@@ -60,7 +67,7 @@ def _rescale(x: str, y: str) -> PairRule:
     """Return the rule of a function of one tensor: ``dy · (y - y₀) / (x - x₀)``."""
 
     def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
-        change = dy * (at_input[y] - at_baseline[y])
+        change = dy * conjugate(at_input[y] - at_baseline[y])
         return over_step(change, at_input[x], at_baseline[x], at_input["original"](dy))
 
     return rule
@@ -80,6 +87,7 @@ def _shapley(kernel: Kernel, name: str, other: str) -> PairRule:
             last = _mixed(kernel, {name: at_baseline[name], other: at_input[other]})
             change = 0.5 * (change + first - last)
         x, x0 = at_input[name], at_baseline[name]
+        change = conjugate(change)
         return over_step(summed_to(dy * change, x), x, x0, at_input["original"](dy))
 
     return rule
@@ -104,9 +112,10 @@ def _factor(name: str, other: str) -> PairRule:
     def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
         x, b, b0 = at_input[name], at_input[other], at_baseline[other]
         if at_input[f"{other}_tracked"]:
-            return summed_to(dy * 0.5 * (b + b0), x)
-        slope = over_step(at_input["y"] - at_baseline["y"], x, at_baseline[name], b)
-        return summed_to(dy * pg.where(b == b0, b, slope), x)
+            return summed_to(dy * 0.5 * conjugate(b + b0), x)
+        change = conjugate(at_input["y"] - at_baseline["y"])
+        slope = over_step(change, x, at_baseline[name], conjugate(b))
+        return summed_to(dy * pg.where(b == b0, conjugate(b), slope), x)
 
     return rule
 
@@ -168,6 +177,18 @@ def _choice(name: str, other: str) -> PairRule:
         )
 
     return rule
+
+
+def _absolute(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
+    """Apply the rule of the absolute value of complex numbers.
+
+    ``|x|² - |x₀|²`` is the real part of ``(x + x₀)* · (x - x₀)``.
+    """
+    x, x0 = at_input["x"], at_baseline["x"]
+    sizes = at_input["y"] + at_baseline["y"]
+    is_zero = sizes == 0
+    quotient = (x + x0) / pg.where(is_zero, 1.0, sizes)
+    return pg.where(is_zero, at_input["original"](dy), dy * quotient)
 
 
 # --- softmax ---------------------------------------------------------------------
@@ -281,6 +302,8 @@ def _table() -> Table:
         "b": _two_input_gradients(_KERNELS["RealDiv"])["b"],
     }
     table["Select"] = _choices()
+    reads = ("x", "y")
+    table["ComplexAbs"] = {"x": paired("ComplexAbs", "x", _absolute, *reads)}
     for name, rule in (("Softmax", _softmax), ("LogSoftmax", _log_softmax)):
         table[name] = {"logits": paired(name, "logits", rule, "logits", "axis")}
     return table
