@@ -165,7 +165,7 @@ BAD = {
     "no image": (
         lambda: attr.grad_cam(model, X, 1, at="pool"),
         ValueError,
-        r"result of the scope 'pool' has the shape \(2, 4\); expected an axis",
+        r"result of the scope 'pool' has the shape \(2, 4\); expected an example axis",
     ),
     "the axis of the examples": (
         lambda: attr.grad_cam(model, X, 1, at="conv", channel_axis=0),

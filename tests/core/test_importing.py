@@ -49,7 +49,7 @@ EXHAUSTED = {
     "memory": lambda: np.empty(2**62, np.uint8),
 }
 PARTS_OF_MESSAGES = {
-    "budget": "2 levels of",
+    "budget": "2 nested levels of",
     "stack": "deeper than",
     "memory": "not enough memory",
 }

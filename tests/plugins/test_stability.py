@@ -156,7 +156,9 @@ def test_a_deprecated_function_warns_and_works():
         """Return a sum."""
         return x + y
 
-    with pytest.warns(pg.PlugradDeprecationWarning, match=r"old\(\) is deprecated"):
+    with pytest.warns(
+        pg.PlugradDeprecationWarning, match=r"old\(\) has been deprecated"
+    ):
         assert old(1, y=2) == 3
     assert old.__doc__ == "Return a sum."
 

@@ -145,7 +145,7 @@ ERRORS = [
     (
         lambda: multi_rnn_cell([3], ONES[2], [ONES[3]], [ONES[4]]),
         ValueError,
-        "cells are functions",
+        "each cell must be a function",
     ),
 ]
 

@@ -24,7 +24,7 @@ LIMITS = {
         lambda b: b.allocate(2**28 + 1),
         "268435457 bytes are needed, but the budget allows 268435456",
     ),
-    "nodes": (pg.Budget(nodes=3), lambda b: b.count(4), "4 nodes or more, .* has 3"),
+    "nodes": (pg.Budget(nodes=3), lambda b: b.count(4), "4 nodes or more, .* allows 3"),
     "nodes one by one": (
         pg.Budget(nodes=3),
         lambda b: [b.count() for _ in range(4)],
@@ -107,7 +107,7 @@ def test_a_file_with_several_names_counts_once(tmp_path):
     budget = pg.Budget.started(None, "read")
     for name in ("d", "./d", "././d", "e", "f"):
         assert len(budget.read(name, tmp_path)) == 1000
-    with pytest.raises(pg.BudgetError, match=f"has {2**28 + 8 * 1000};"):
+    with pytest.raises(pg.BudgetError, match=f"allows {2**28 + 8 * 1000};"):
         budget.allocate(2**40)
 
 
@@ -164,8 +164,8 @@ def test_tensors_of_a_file_are_charged(tmp_path):
     pg.save(path, {f"w{i}": np.zeros(100, "float32") for i in range(10)})
     assert len(pg.load(path, budget=pg.Budget(bytes=4000, nodes=10))) == 10
     with pytest.raises(
-        pg.BudgetError, match=r"load: 4000 bytes are needed, .* has 3999"
+        pg.BudgetError, match=r"load: 4000 bytes are needed, .* allows 3999"
     ):
         pg.load(path, budget=pg.Budget(bytes=3999))
-    with pytest.raises(pg.BudgetError, match=r"load: 10 nodes or more, .* has 9"):
+    with pytest.raises(pg.BudgetError, match=r"load: 10 nodes or more, .* allows 9"):
         pg.load(path, budget=pg.Budget(nodes=9))
