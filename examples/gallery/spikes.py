@@ -26,6 +26,7 @@ Params = dict[str, pg.Tensor]
 STEPS = 25  # time steps
 LEAK = 0.9  # the fraction of a potential that remains after a time step
 PACKS: tuple[Any, ...] = ({}, "surrogate.fast_sigmoid", "surrogate.atan")
+REMOVED = range(0, 64, 8)  # numbers of pixels
 
 
 def load() -> list[Array]:
@@ -108,6 +109,40 @@ def compare(epochs: int) -> dict[str, tuple[Params, float]]:
     return found
 
 
+def relevance(params: Params, x: Array) -> Array:
+    """Return the surrogate gradient of each digit's answer, times the pixels."""
+
+    def answers(x: pg.Tensor) -> pg.Tensor:
+        counts = pg.sum(spikes_of(params, x)[1], axis=0)
+        return pg.sum(pg.max(counts, axis=1) - pg.mean(counts, axis=1))
+
+    with pg.use_gradients("surrogate.fast_sigmoid"):
+        slopes = pg.grad(answers)(pg.asarray(x))
+    return slopes.numpy() * x
+
+
+def deletion(params: Params, x: Array, values: Array) -> list[float]:
+    """Return the shares of answers that remain while pixels become black."""
+    ranks = np.argsort(np.argsort(-values, axis=1), axis=1)
+    found: list[Array] = []
+    for count in REMOVED:
+        kept = pg.asarray(np.where(ranks < count, np.float32(0), x))
+        found.append(spikes_of(params, kept)[1].numpy().sum(0).argmax(-1))
+    return [float(np.mean(answers == found[0])) for answers in found]
+
+
+def explain(params: Params) -> dict[str, list[float]]:
+    """Print the deletion curves of three orders of pixels, and return them."""
+    _, x, _, _ = load()
+    random = np.random.default_rng(0).random(x.shape)
+    orders = {"relevance": relevance(params, x), "brightness": x, "random": random}
+    curves = {name: deletion(params, x, order) for name, order in orders.items()}
+    print("pixels removed by      " + "".join(f"{count:5}" for count in REMOVED))
+    for name, curve in curves.items():
+        print(f"{name:22} " + "".join(f"{share:5.0%}" for share in curve))
+    return curves
+
+
 def draw(params: Params, path: Path) -> None:
     """Write a PNG of a held-out digit, and of the spikes of both layers by time."""
     from matplotlib.figure import Figure
@@ -141,6 +176,7 @@ def main(arguments: list[str] | None = None) -> dict[str, tuple[Params, float]]:
     parser.add_argument("--out", type=Path, default=Path("out/spikes.png"))
     options = parser.parse_args(arguments)
     found = compare(options.epochs)
+    explain(found["surrogate.fast_sigmoid"][0])
     draw(found["surrogate.fast_sigmoid"][0], options.out)
     return found
 

@@ -199,6 +199,8 @@ PHOTOGRAPHS = {
     "look_inside.png",
     "photographs.png",
     "relevance.png",
+    "tokens.png",
+    "voice.png",
     "waves.png",
 }
 

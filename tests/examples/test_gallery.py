@@ -74,6 +74,10 @@ def test_a_spiking_network_learns_with_a_surrogate(backend, tmp_path, capsys):
         assert found["derivative"][1] < 0.5
         assert found["surrogate.fast_sigmoid"][1] > 0.85
         assert found["surrogate.atan"][1] > 0.85
+        curves = spikes.explain(found["surrogate.fast_sigmoid"][0])
+        assert {curve[0] for curve in curves.values()} == {1.0}
+        assert curves["relevance"][1] < curves["brightness"][1] - 0.2
+        assert curves["brightness"][1] < curves["random"][1]
         assert "derivative" in capsys.readouterr().out
         assert_is_a_picture(out)
 
@@ -131,6 +135,67 @@ def test_explanations_of_the_pretrained_network_beat_a_random_order():
     area = {n: np.trapezoid(c, relevance.REMOVED) for n, c in row.curves.items()}
     for name in ("EpsilonPlusFlat", "EpsilonGammaBox", "guided_backprop", "grad_cam"):
         assert area[name] < area["random order"] - 0.1, name
+
+
+def test_a_voice_is_found_among_other_sounds(tmp_path, capsys):
+    pytest.importorskip("plugrad_attribution", reason="needs plugrad-attribution")
+    from examples.gallery import voice
+
+    with pg.use_backend("cpu"):
+        out = tmp_path / "new" / "a.png"
+        rows = voice.main(["--train", "200", "--out", str(out)])
+    assert "a small network is trained" in capsys.readouterr().out
+    assert all(np.isfinite(row.values).all() for row in rows.values())
+    for name in ("integrated_gradients", "deep_lift", "EpsilonPlus"):
+        assert rows[name].on_voice > 2 * rows["random order"].on_voice, name
+        areas = [np.trapezoid(rows[n].curve) for n in (name, "random order")]
+        assert areas[0] < areas[1] / 2, name
+    assert_is_a_picture(out)
+
+
+def test_the_pretrained_network_hears_the_voice():
+    pytest.importorskip("plugrad_attribution", reason="needs plugrad-attribution")
+    pytest.importorskip("plugrad_onnx", reason="needs plugrad-onnx")
+    import plugrad_attribution as attr
+
+    from examples import voices
+    from examples.efficientnet import packaged
+    from examples.gallery import voice
+
+    if packaged(*voices.VOICE) is None or packaged(*voices.NETWORK) is None:
+        pytest.skip("silero-vad and f5-tts are not installed")
+    with pg.use_backend("cpu"):
+        network, scene = voices.load(0)
+        score = voice.score_of(network, scene.cells)
+        ones = pg.ones((1, *scene.cells.shape))
+        found = attr.deep_lift(score, ones).input.numpy()[0]  # it adds up
+    positive = np.maximum(found, 0)
+    assert positive[scene.is_voice].sum() > 0.7 * positive.sum()
+
+
+def test_tokens_of_a_language_model_are_explained(tmp_path, capsys):
+    pytest.importorskip("plugrad_attribution", reason="needs plugrad-attribution")
+    pytest.importorskip("plugrad_gguf", reason="needs plugrad-gguf")
+    from examples.gallery import tokens
+    from tests.gguf.files import tiny
+    from tests.gguf.vocabularies import bytelevel
+
+    path = tiny(tmp_path, vocabulary=bytelevel(), tokens=269).path
+    out = tmp_path / "new" / "a.png"
+    arguments = ["--model", str(path), "--out", str(out), "--prompts", "the owl", "12"]
+    with pg.use_backend("cpu"):
+        rows = tokens.main(arguments)
+    assert "area below the curve" in capsys.readouterr().out
+    for row, text in zip(rows, ("the owl", "12"), strict=True):
+        assert "".join(row.tokens) == text
+        assert row.curves.keys() == {*row.values, "random order"}
+        for name, values in row.values.items():
+            assert values.shape == (len(row.tokens),), name
+            assert np.isfinite(values).all(), name
+        starts = [curve[0] for curve in row.curves.values()]
+        ends = [curve[-1] for curve in row.curves.values()]
+        assert len({*np.round(starts, 4)}) == len({*np.round(ends, 4)}) == 1
+    assert_is_a_picture(out)
 
 
 def test_waves_are_the_same_on_both_backends(restored_registry, tmp_path, capsys):

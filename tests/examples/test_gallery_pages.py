@@ -59,7 +59,7 @@ def test_a_page_shows_all_functions_except_draw_and_main(script):
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     missing = {name for name in functions if f"def {name}(" not in shown}
     assert missing <= {"draw", "main"}
-    assert len(script.read_text().splitlines()) < 150
+    assert len(script.read_text().splitlines()) < 200
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
