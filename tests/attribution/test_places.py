@@ -121,7 +121,7 @@ BAD = {
     "unknown": (
         lambda: at(["stem", "block"]),
         ValueError,
-        "at='block': no run in this scope receives relevance; there are stem, "
+        "at='block': no run in this scope receives relevance; these scopes do: stem, "
         "block.0/inner, block.0, block.1/inner, block.1, head",
     ),
     "no scopes": (lambda: at("a", pg.relu), ValueError, "name parts with pg.name_sc"),

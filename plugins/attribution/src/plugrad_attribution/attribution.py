@@ -19,7 +19,7 @@ from .composites import Composite
 from .examples import Model, Target, ValueAndGradient, chunks_of, value_and_gradient
 from .flows import Extent, Flow, watched
 from .kernels import MissingRule
-from .layers import INPUT, Ways, marked, noting_ways
+from .layers import INPUT, Routes, marked, recording_routes
 from .ledger import Bookkeeper, Ledger
 from .places import Places, names_of
 
@@ -56,7 +56,7 @@ def attribute(
 
     The relevance of an element says how much it has contributed to the value. Without
     biases, and with rules that lose nothing, the relevances of an example add up to its
-    value. With ``Epsilon(0.0)`` everywhere they are input times gradient.
+    value. If every rule is ``Epsilon(0.0)``, they are input times gradient.
 
     The model need not know about attribution: the rules are gradient overrides, which
     apply to functions, to reused layers, and to models that a plugin has loaded.
@@ -121,25 +121,25 @@ class _Call(NamedTuple):
         gradient = gradient_of(self.f, target)
         places = Places(self.names)
 
-        def tell(flow: Flow) -> None:
+        def report(flow: Flow) -> None:
             places(flow)
             if self.book is not None:
                 self.book(flow)
 
         if self.names or self.book is not None:
             extent = Extent(stops=self.book is not None)
-            run = watched(self.rules, gradient, tell, extent)
+            run = watched(self.rules, gradient, report, extent)
         else:
             run = self.rules.bind(gradient)
-        with noting_ways() as ways:
+        with recording_routes() as routes:
             value, relevance = run(x)
-        _check_first(self.rules, ways)
+        _check_first(self.rules, routes)
         return Attribution(relevance, value, at=places.relevance())
 
 
-def _check_first(rules: Composite, ways: Ways) -> None:
+def _check_first(rules: Composite, routes: Routes) -> None:
     """Raise an error if the rule for first layers was not applied to any layer."""
-    if rules.first is None or rules.missing == "gradient" or ways != {INPUT.name}:
+    if rules.first is None or rules.missing == "gradient" or routes != {INPUT.name}:
         return
     raise MissingRule(
         f"attribute: no layer reads x itself, so first={rules.first} applies to none; "

@@ -30,26 +30,27 @@ class Composite:
     """Rules for all parts of a model.
 
     Args:
-        conv: The rule of convolutions.
-        dense: The rule of products with weights.
-        first: The rule of layers that read the input, either directly or after padding,
-            reshaping or permuting its axes. If None, these layers use the rule for
-            their kind.
+        conv: The rule for convolutions.
+        dense: The rule for products with weights.
+        first: The rule for layers that read the input, either directly or after
+            padding, reshaping or permuting its axes. If None, these layers use the rule
+            for their kind.
         where: Rules for layers in some scopes: a dict from patterns (see ``where=`` of
             ``override_gradient``) to rules, such as ``{"head.*": Epsilon(0.25)}``. The
             last pattern that matches wins.
         more: Gradients of other kernels, ops and patterns, in the form that
             ``use_gradients`` accepts. They replace the composite's own gradients for
             the same keys.
-        stabilizer: The stabilizer of sums of branches and of average pooling.
+        stabilizer: The stabilizer in the rules for sums of two branches and for average
+            pooling.
         missing: What happens at a nonlinear kernel without a rule, or if ``first``
             applies to no layer: ``"error"`` raises a ``MissingRule``, and
             ``"gradient"`` continues with the gradient of the kernel, which does not
             preserve the sum of relevances.
-        gates: What a sigmoid gets if it multiplies another tensor: ``"half"`` of the
-            relevance, or nothing, as a ``"constant"``. In the kernels LSTM and GRU,
-            gates are always constants; ``"constant"`` is for cells that are written
-            out, and for layers that scale channels.
+        gates: How a sigmoid that multiplies another tensor is treated: ``"half"`` gives
+            it half of the relevance; ``"constant"`` gives it none. In the kernels LSTM
+            and GRU, gates are always constants. Use ``"constant"`` for recurrent cells
+            that are composed of other kernels, and for layers that scale channels.
 
     Raises:
         ValueError: ``gates`` is neither ``"half"`` nor ``"constant"``, or ``missing``
@@ -114,7 +115,7 @@ class Composite:
 
     @functools.cached_property
     def tables(self) -> list[tuple[Table, str | None]]:
-        """The gradients of all kernels, and then those of each pattern in ``where``."""
+        """The gradients of all kernels, then those for each pattern in ``where``."""
         found: list[tuple[Table, str | None]] = [(self.table, None)]
         for pattern, rule in self.where.items():
             table = _layers(rule, rule, self._product())
@@ -127,7 +128,7 @@ class Composite:
         """Return the gradients of the kernels that are not layers."""
         return {
             **(compositions.constant_gates() if self.gates == "constant" else {}),
-            **kernels.gates(),
+            **kernels.identity_rules(),
             **kernels.products(),
             **kernels.powers(),
             **kernels.sums(self.stabilizer),
@@ -183,10 +184,10 @@ class EpsilonGammaBox(Composite):
 
     Args:
         low: The smallest value of an input.
-        high: The largest one.
-        epsilon: The stabilizer of products.
+        high: The largest value of an input.
+        epsilon: The stabilizer of the epsilon rule.
         gamma: The parameter of the gamma rule.
-        options: Those of ``Composite``.
+        options: Further arguments of ``Composite``.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -241,7 +242,7 @@ class ExcitationBackprop(Composite):
     Args:
         zero_bias: Whether biases get no relevance, as in the paper. In zennit, they get
             a share.
-        options: Those of ``Composite``.
+        options: Further arguments of ``Composite``.
 
     Source:
         J. Zhang et al., "Top-Down Neural Attention by Excitation Backprop", 2018.
@@ -269,7 +270,7 @@ class AttnLRP(Composite):
         dense: The rule of products with weights.
         epsilon: The stabilizer of products of two tensors.
         norm: The stabilizer of layer norms.
-        options: Those of ``Composite``.
+        options: Further arguments of ``Composite``.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -322,7 +323,7 @@ class CPLRP(AttnLRP):
         conv: The rule of convolutions.
         dense: The rule of products with weights.
         epsilon: The stabilizer of products of two tensors.
-        options: Those of ``AttnLRP``.
+        options: Further arguments of ``AttnLRP``.
 
     Example:
         >>> import plugrad_attribution as attr
@@ -370,7 +371,7 @@ class RelP(CPLRP):
     the patch.
 
     Args:
-        options: Those of ``Composite``.
+        options: Further arguments of ``AttnLRP``.
 
     Example:
         >>> import plugrad_attribution as attr

@@ -1,4 +1,4 @@
-"""Patterns for norms, activations and attention that models write out as kernels.
+"""Patterns for norms, activations and attention that models compose from kernels.
 
 ``rms_norm(x)`` and ``x * rsqrt(mean(x * x) + epsilon)`` are the same function, and both
 must get the same relevance. A pattern finds the kernels of the second form in a model.
@@ -19,7 +19,7 @@ import plugrad as pg
 from plugrad import plugin
 from plugrad.plugin import Tensor
 
-from .kernels import gate
+from .kernels import identity_rule
 from .layers import Table
 
 Function = Callable[[Tensor], Tensor]
@@ -82,7 +82,7 @@ def activations() -> Table:
     Without it the constant would take a share, as a bias does.
     """
     return {
-        plugin.Pattern(f, ((2, 3),), name=f"attribution.{name}"): {"x": gate}
+        plugin.Pattern(f, ((2, 3),), name=f"attribution.{name}"): {"x": identity_rule}
         for name, f in SHIFTED.items()
     }
 
@@ -97,7 +97,7 @@ def _written_softmax(x: Tensor) -> Tensor:
 
 @functools.cache
 def softmaxes() -> Table:
-    """Return the rule of a softmax that is written out: its gradient."""
+    """Return the rule for a softmax composed of ``exp`` and ``sum``: its gradient."""
     name = "attribution.softmax"
     pattern = plugin.Pattern(_written_softmax, ((2, 3),), name=name)
 
@@ -176,7 +176,7 @@ GATE_FUNCTIONS: dict[str, Function] = {
 def constant_gates() -> Table:
     """Return the rule of a sigmoid that multiplies a signal: it gets nothing.
 
-    The product of a tensor and its own sigmoid gets what the identity rule gives it.
+    For the product of a tensor and its own sigmoid, this equals the identity rule.
     """
     found: Table = {}
     for name, function in GATE_FUNCTIONS.items():

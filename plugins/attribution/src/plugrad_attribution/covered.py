@@ -154,13 +154,13 @@ def coverage(
     values = checked("coverage", f, x, rules)
     found: Counter[tuple[int, str, str]] = Counter()
 
-    def tell(flow: Flow) -> None:
+    def report(flow: Flow) -> None:
         site = flow.site
         if flow.is_first and site.kernel != INPUT.name:
             found[RULES.index(_rule_of(flow)), site.kernel, site.scope] += 1
 
     extent = Extent(stops=True, gaps=True)
-    watched(rules.with_gradients(), gradient_of(f, target), tell, extent)(values)
+    watched(rules.with_gradients(), gradient_of(f, target), report, extent)(values)
     rows = [
         Covered(RULES[number], kernel, scope, runs)
         for (number, kernel, scope), runs in sorted(found.items())

@@ -50,8 +50,8 @@ def deep_lift(
         target: The value that is explained, as in ``attribute``.
         tolerance: The largest ``gap`` that an example may have, relative to the larger
             of the absolute values of ``f`` at ``x`` and at the baseline. None skips the
-            check. The check reads values, so ``jit`` can replay the function only
-            without it.
+            check. The check reads values, so ``jit`` cannot replay a function that
+            includes it.
         chunk: The number of examples to process at once, to limit memory.
 
     Returns:
@@ -130,8 +130,8 @@ def deep_shap(
         f: The model, as in ``deep_lift``.
         x: The examples; they must be real.
         baselines: Examples to compare with, such as a sample of the training data: a
-            tensor whose first axis counts them, and whose other axes are those of
-            ``x``.
+            tensor whose first axis is that of the baselines, and whose other axes match
+            those of ``x``.
         target: The value that is explained, as in ``attribute``.
         tolerance: The largest ``gap`` that an example may have, as in ``deep_lift``.
         chunk: The number of examples to process at once, to limit memory.
@@ -183,7 +183,7 @@ def deep_shap(
 
 
 def _check_tolerance(name: str, tolerance: float | None) -> None:
-    """Raise if a tolerance is not a positive number or None."""
+    """Raise unless a tolerance is a positive number or None."""
     if tolerance is not None and not tolerance > 0:
         raise ValueError(
             f"{name}: tolerance must be positive, or None to skip the check, got "

@@ -46,10 +46,10 @@ def checked(name: str, f: object, x: TensorLike) -> Tensor:
 
 
 def broadcast(name: str, what: str, given: TensorLike, x: Tensor) -> Tensor:
-    """Return a value with the shape and the dtype of ``x``.
+    """Return ``given`` with the shape and the dtype of ``x``.
 
     Raises:
-        ValueError: It cannot be broadcast to the shape of ``x``.
+        ValueError: ``given`` cannot be broadcast to the shape of ``x``.
 
     """
     values = pg.astype(pg.asarray(given), x.dtype)
@@ -71,7 +71,7 @@ def is_count(value: object) -> bool:
 
 
 def chosen(y: Tensor, target: Target) -> Tensor:
-    """Return the value that is explained, for each example.
+    """Return the explained value of each example, given the result of the model.
 
     Raises:
         ValueError: The target does not fit the result of the model.
@@ -107,7 +107,7 @@ def chosen(y: Tensor, target: Target) -> Tensor:
 
 
 def value_and_gradient(f: Model, x: Tensor, target: Target) -> ValueAndGradient:
-    """Return the value that is explained, for each example, and its gradient."""
+    """Return the explained value of each example, and its gradient."""
 
     def total(x: Tensor) -> tuple[Tensor, Tensor]:
         value = chosen(f(x), target)
@@ -123,7 +123,9 @@ def value_and_gradient(f: Model, x: Tensor, target: Target) -> ValueAndGradient:
 def chunks_of(
     name: str, count: int, target: Target, chunk: int
 ) -> Iterator[tuple[slice, Target]]:
-    """Yield chunks of examples and their targets; a single empty one if there are none.
+    """Yield slices of the example axis and their targets.
+
+    Without examples, yield a single empty slice.
 
     Args:
         name: The name of the method, for errors.

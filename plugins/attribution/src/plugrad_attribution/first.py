@@ -28,8 +28,8 @@ from .layers import (
     is_bias,
     marked,
     named,
-    note_way,
     product,
+    record_route,
 )
 
 
@@ -98,7 +98,7 @@ def entries() -> list[Entry]:
 
 
 class Family(NamedTuple):
-    """An op that can be a first layer, and a function from attributes to ``Kind``."""
+    """An op that can be a first layer, and the function that returns its ``Kind``."""
 
     op: Callable[[Tensor, Tensor], Tensor]
     kind: Callable[[Mapping[str, Any]], Kind]
@@ -151,7 +151,7 @@ def _entry_gradient(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
     """Return the gradient of an entry; like that of ``INPUT``, it returns relevance."""
 
     def gradient(dy: Tensor, x: Tensor, w: Tensor, y: Tensor, **given: Any) -> Tensor:
-        note_way(entry.pattern.name)
+        record_route(entry.pattern.name)
         b = given.get("b")
         values = {name: given[name] for name in entry.rearranged_by}
         at_layer, back = pg.vjp(lambda x: rearranged(x, values), x)
@@ -162,11 +162,14 @@ def _entry_gradient(entry: Entry, rule: Rule) -> Callable[..., Tensor]:
         return back(found)[0]
 
     attributes = [
-        n for n in entry.pattern.attributes if n in _READ or n in entry.rearranged_by
+        n
+        for n in entry.pattern.attributes
+        if n in _KIND_ATTRIBUTES or n in entry.rearranged_by
     ]
     is_branch = ["b_tracked"] if "b" in entry.pattern.inputs else []
     inputs = entry.pattern.inputs
     return named(gradient, ["dy", *inputs, "y", *attributes, *is_branch])
 
 
-_READ = ("geometry", "transpose_a", "transpose_b")  # attributes that ``kind`` reads
+# The attributes that ``Entry.kind`` reads.
+_KIND_ATTRIBUTES = ("geometry", "transpose_a", "transpose_b")

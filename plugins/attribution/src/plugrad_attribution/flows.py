@@ -1,8 +1,8 @@
 """Watch the kernel runs that relevance passes through.
 
 ``watched`` adds one more block of overrides inside those of a composite. Its gradient
-functions call the ones that they replace and report what they saw to a function, so
-that relevance does not change.
+functions call the ones they replace, so relevance does not change, and pass what they
+see to a callback.
 
 Map: ``Flow``, one report; ``watched``; the kernels and patterns that are watched.
 """
@@ -86,20 +86,20 @@ class Flow(NamedTuple):
     inputs: tuple[Pair, ...]
 
 
-Tell = Callable[[Flow], None]
+FlowCallback = Callable[[Flow], None]
 
 
 class Watched(NamedTuple):
-    """A kernel or a pattern, as its gradient functions see it.
+    """A kernel or pattern to watch, and what its gradient functions read.
 
     Attributes:
         target: Its key in the tables of ``use_gradients``.
         inputs: The names of the inputs that are watched.
-        zeros: The watched inputs that have no gradient; they get zeros, so that they
-            can be watched.
+        zeros: The watched inputs that have no gradient. Their gradient functions return
+            zeros, so that relevance can be watched there.
         others: The names of the other inputs.
         outputs: The names of the outputs that functions may read.
-        dys: The number of cotangents.
+        cotangent_count: The number of cotangents.
         is_ruled: Whether the composite has a rule for it.
 
     """
@@ -109,7 +109,7 @@ class Watched(NamedTuple):
     zeros: tuple[str, ...]
     others: tuple[str, ...]
     outputs: tuple[str, ...]
-    dys: int
+    cotangent_count: int
     is_ruled: bool
 
 
@@ -129,21 +129,21 @@ class Extent(NamedTuple):
 
 
 def watched(
-    rules: Composite, f: Callable[P, R], tell: Tell, extent: Extent
+    rules: Composite, f: Callable[P, R], report: FlowCallback, extent: Extent
 ) -> Callable[P, R]:
-    """Return a function that runs ``f`` under the rules of a composite and watches it.
+    """Return a function that runs ``f`` under a composite and reports its flows.
 
     Args:
         rules: The composite.
         f: A function that computes a gradient.
-        tell: A function that is called with each flow, in reverse order of the runs.
+        report: A function that is called with each flow, in reverse order of the runs.
         extent: Which runs are watched.
 
     """
 
     @rules.bind
     def call(*args: P.args, **options: P.kwargs) -> R:
-        watch = _Watch(tell)
+        watch = _Watch(report)
         try:
             with ExitStack() as stack:
                 for found, where in _watched(rules, extent):
@@ -160,14 +160,14 @@ def watched(
 
 
 class _Watch:
-    """Creates gradient functions that report flows to ``tell``, for a single call.
+    """Creates gradient functions that report flows to ``report``, for a single call.
 
     A gradient function that is called inside another one reports nothing: the outer
     one reports the whole.
     """
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell = tell
+    def __init__(self, report: FlowCallback) -> None:
+        self.report = report
         self.is_on = True
 
     def functions(self, one: Watched) -> Functions:
@@ -197,10 +197,10 @@ class _Watch:
                 _results(dys, [given[n] for n in one.outputs]),
                 _inputs(dxs, given[name], given[f"{name}_tracked"], is_relevance),
             )
-            self.tell(flow)
+            self.report(flow)
             return dxs
 
-        parameters = [f"cotangent{number}" for number in range(one.dys)]
+        parameters = [f"cotangent{number}" for number in range(one.cotangent_count)]
         parameters += dict.fromkeys([name, *one.outputs, "site"])
         parameters += [] if is_zero else ["original"]
         parameters += [f"{n}_{what}" for n in names for what in ("tracked", "spec")]
@@ -252,7 +252,7 @@ def _is_relevance(one: Watched, name: str) -> bool:
 def _watched(
     rules: Composite, extent: Extent
 ) -> Iterator[tuple[list[Watched], str | None]]:
-    """Yield what is watched everywhere, then what only a pattern of ``where`` covers.
+    """Yield what to watch everywhere, then what to watch in the scopes of each pattern.
 
     A kernel pattern that has a rule only in some scopes is watched only there, because
     overriding it makes the runs that match it count as a single run.

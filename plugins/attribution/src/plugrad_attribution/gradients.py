@@ -103,9 +103,9 @@ def integrated_gradients(
 ) -> Contributions:
     """Return the gradient, averaged from a baseline to ``x``, times the difference.
 
-    ``(x - x₀) · ∫ ∇f(x₀ + t (x - x₀)) dt`` for ``t`` from 0 to 1. The contributions of
-    an example add up to ``f(x) - f(x₀)``. ``gap`` of the result is the error of the sum
-    that approximates the integral; more steps make it smaller.
+    The result is ``(x - x₀) · ∫ ∇f(x₀ + t (x - x₀)) dt`` for ``t`` from 0 to 1. The
+    contributions of an example add up to ``f(x) - f(x₀)``. ``gap`` of the result is the
+    error of the sum that approximates the integral; more steps make it smaller.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
@@ -114,7 +114,7 @@ def integrated_gradients(
         baseline: The input to compare the examples with, such as a black image: a
             tensor that can be broadcast to ``x``.
         target: The value that is explained, as in ``attribute``.
-        steps: The number of gradients.
+        steps: The number of points at which the gradient is computed.
         method: How the integral is approximated: ``"gausslegendre"``, or
             ``"riemann_left"``, ``"riemann_middle"``, ``"riemann_right"`` or
             ``"riemann_trapezoid"``.
@@ -176,8 +176,9 @@ def smooth_grad(
 ) -> Attribution:
     """Return the mean gradient of noisy copies of ``x``.
 
-    ``1/n · Σ ∇f(x + noise)``, with normal noise. Gradients of deep networks vary
-    strongly between neighboring inputs; their mean shows what they have in common.
+    The result is ``1/n · Σ ∇f(x + noise)``, with normally distributed noise. Gradients
+    of deep networks vary strongly between neighboring inputs; their mean shows what
+    they have in common.
 
     Args:
         f: The model: a function of a batch of examples, which returns a tensor whose
@@ -256,7 +257,7 @@ def _deconvnet() -> Any:
 def _with_block(
     name: str, block: Any, f: Model, x: TensorLike, target: Target, chunk: int | None
 ) -> Attribution:
-    """Return the gradient, computed inside a block of overrides."""
+    """Return the value and its gradient, computed inside a block of overrides."""
     values = checked(name, f, x)
     inside = block(value_and_gradient)
 

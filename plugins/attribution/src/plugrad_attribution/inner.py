@@ -1,8 +1,8 @@
 """Methods that use intermediate values of a model: Grad-CAM, attribution patching.
 
-A value is found by the name of the scope whose result it is. The backward pass visits
-the kernels in reverse order, so the first one that it visits in a scope has computed
-the result of the scope.
+Each value is identified by the name of the scope that computes it. The backward pass
+visits the kernels in reverse order, so the first one that it visits in a scope has
+computed the result of the scope.
 
 Map: results of scopes; ``grad_cam``; ``patching``.
 """

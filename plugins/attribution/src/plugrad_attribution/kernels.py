@@ -1,11 +1,12 @@
-"""Kernels that are not affine layers: linear ones, gates, normalizations, softmax.
+"""Rules for kernels that are not affine layers, such as products and normalizations.
 
 The gradient of a linear kernel passes on relevance divided by value, so the kernel
 needs no rule. An element-wise function ``y = g(x)`` gets ``dy · y / x``: all of its
 relevance goes to its input (the identity rule). Of two factors that both depend on the
 input, each gets half.
 
-Map: the linear kernels; gates; products; sums; normalizations; softmax; the kernels for
+Map: the linear kernels; element-wise functions; products; sums; normalizations;
+    softmax; the kernels for
 which there is no rule.
 """
 
@@ -109,7 +110,7 @@ WITH_FILL = {"CropAndResize", "PadV2", "RotateWithOffset", "Transform"}
 # Kernels that are decomposed; the kernels of their decompositions have rules.
 DECOMPOSED = ("LRN", "SquaredDifference")
 
-GATES = (
+IDENTITY_RULE_KERNELS = (
     "Acos",
     "Acosh",
     "Asin",
@@ -152,27 +153,27 @@ GATES = (
     "Trunc",
 )
 # Element-wise ops that run several kernels.
-GATE_OPS = (pg.silu, pg.hard_swish, pg.log_sigmoid)
-TINY = 1e-9  # for inputs closer to 0 than this, a gate has its plain gradient
+IDENTITY_RULE_OPS = (pg.silu, pg.hard_swish, pg.log_sigmoid)
+TINY = 1e-9  # closer to 0 than this, the identity rule uses the plain gradient
 
 
-def gate(
+def identity_rule(
     dy: Tensor, x: Tensor, y: Tensor, original: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Return ``dy · y / x``; where ``x`` is close to zero, the plain gradient."""
+    """Return ``dy · y / x``, or the plain gradient where ``x`` is close to zero."""
     is_small = pg.abs(x) < TINY
     return pg.where(is_small, original(dy), dy * y / pg.where(is_small, 1.0, x))
 
 
-def gates() -> Table:
+def identity_rules() -> Table:
     """Return the identity rule for all element-wise functions."""
     found: Table = {}
     contracts = plugin.contracts()
-    for name in GATES:
-        found[name] = {contracts[name].inputs[0]: _gate_of(contracts[name])}
-    for op in GATE_OPS:
-        found[op] = {"x": gate}
-    found[hard_sigmoid()] = {"x": gate}
+    for name in IDENTITY_RULE_KERNELS:
+        found[name] = {contracts[name].inputs[0]: _identity_rule_for(contracts[name])}
+    for op in IDENTITY_RULE_OPS:
+        found[op] = {"x": identity_rule}
+    found[hard_sigmoid()] = {"x": identity_rule}
     return found
 
 
@@ -190,12 +191,12 @@ def hard_sigmoid() -> plugin.Pattern:
     return plugin.Pattern(with_any_slope, ((2,),), ((3,),), name=name)
 
 
-def _gate_of(kernel: plugin.Kernel) -> Callable[..., Tensor]:
+def _identity_rule_for(kernel: plugin.Kernel) -> Callable[..., Tensor]:
     """Return the identity rule with the parameter names of a kernel."""
     x, y = kernel.inputs[0], kernel.outputs[0]
     if (x, y) == ("x", "y"):
-        return gate
-    call = lambda dy, **given: gate(dy, given[x], given[y], given["original"])
+        return identity_rule
+    call = lambda dy, **given: identity_rule(dy, given[x], given[y], given["original"])
     return named(call, ["dy", x, y, "original"])
 
 
@@ -267,7 +268,7 @@ def _divisor(
     x: Tensor,
     y: Tensor,
 ) -> Tensor:
-    return 0.0 * original(dy) if shared else gate(dy, x, y, original)
+    return 0.0 * original(dy) if shared else identity_rule(dy, x, y, original)
 
 
 def powers() -> Table:
@@ -283,7 +284,7 @@ def powers() -> Table:
         x: Tensor,
         y: Tensor,
     ) -> Tensor:
-        return gate(dy, x, y, original) * (0.5 if shared else 1.0)
+        return identity_rule(dy, x, y, original) * (0.5 if shared else 1.0)
 
     return {"Pow": by_operand(power, "x", "y")}
 
@@ -346,7 +347,7 @@ class MissingRule(NotImplementedError):
 
 
 def refusals(known: Collection[Any]) -> Table:
-    """Return gradients that raise an error, for kernels neither known nor linear.
+    """Return gradients that raise ``MissingRule``, for all kernels without a rule.
 
     Args:
         known: The kernels, ops and patterns that have rules.
@@ -390,7 +391,7 @@ def _refusal(name: str, kernel: plugin.Kernel) -> Callable[..., Tensor]:
         raise MissingRule(
             f"attribute: there is no rule for the kernel {name}{where}; add one with "
             f"more={{{name!r}: ...}}, or pass missing='gradient' to use its gradient "
-            "and to see in the ledger what that loses"
+            "and to see in the ledger how much relevance that loses"
         )
 
     parameters = [*(f"dy{n}" for n in range(len(kernel.outputs))), "site"]

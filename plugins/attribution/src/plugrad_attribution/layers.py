@@ -186,7 +186,7 @@ def _biased_gradient(kernel: str, rule: Rule) -> Callable[..., Tensor]:
 
 
 def product(transpose_a: bool, transpose_b: bool) -> Kind:
-    """Return the kind of ``x @ w``, with ``xᵀ`` or ``wᵀ`` if they are transposed."""
+    """Return the kind of ``x @ w``; the flags transpose ``x`` and ``w`` first."""
 
     def backward(c: Tensor, w: Tensor) -> Tensor:
         if transpose_a:
@@ -199,7 +199,7 @@ def product(transpose_a: bool, transpose_b: bool) -> Kind:
     return Kind(forward, backward)
 
 
-def _left(transpose_a: bool, transpose_b: bool) -> Kind:
+def _left_kind(transpose_a: bool, transpose_b: bool) -> Kind:
     """Return the kind of a ``BatchMatMul`` whose left operand is the layer's input."""
 
     def backward(c: Tensor, w: Tensor) -> Tensor:
@@ -210,7 +210,7 @@ def _left(transpose_a: bool, transpose_b: bool) -> Kind:
     return Kind(lambda x, w: _batch_matmul(x, w, transpose_a, transpose_b), backward)
 
 
-def _right(transpose_a: bool, transpose_b: bool) -> Kind:
+def _right_kind(transpose_a: bool, transpose_b: bool) -> Kind:
     """Return the kind of a ``BatchMatMul`` whose right operand is the layer's input."""
 
     def backward(c: Tensor, w: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
     """Return gradients that apply a rule to all products with weights.
 
     Args:
-        rule: The rule.
+        rule: The rule for products in which only one operand depends on the input.
         two_input_rule: The gradient of a product of two tensors that both depend on the
             input, such as queries and keys: a function of cotangent, result and
             ``original``.
@@ -294,8 +294,8 @@ def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
         "x": named(with_bias, [*names, "w_tracked", "b_tracked"]),
         "w": named(weights_gradient, [*names, "x_tracked", "original"]),
     }
-    left = operand_gradient("a", "b", _left)
-    right = operand_gradient("b", "a", _right)
+    left = operand_gradient("a", "b", _left_kind)
+    right = operand_gradient("b", "a", _right_kind)
     return {
         "BatchMatMul": {"a": left, "b": right},
         dense(): dense_rules,
@@ -321,34 +321,34 @@ def mark_gradient() -> Table:
     """Return the gradient of the mark: it turns relevance over value into relevance."""
 
     def gradient(dy: Tensor, x: Tensor) -> Tensor:
-        note_way(INPUT.name)
+        record_route(INPUT.name)
         return dy * x
 
     return {INPUT: {"x": gradient}}
 
 
-Ways = set[str]
-_ways: contextvars.ContextVar[Ways | None] = contextvars.ContextVar(
-    "ways", default=None
+Routes = set[str]
+_routes: contextvars.ContextVar[Routes | None] = contextvars.ContextVar(
+    "routes", default=None
 )
 
 
-def note_way(name: str) -> None:
-    """Note how relevance reaches the input: by ``INPUT``, or by a first layer."""
-    ways = _ways.get()
-    if ways is not None:
-        ways.add(name)
+def record_route(name: str) -> None:
+    """Record how relevance reaches the input: through ``INPUT`` or a first layer."""
+    routes = _routes.get()
+    if routes is not None:
+        routes.add(name)
 
 
 @contextlib.contextmanager
-def noting_ways() -> Iterator[Ways]:
-    """Collect the names that are passed to ``note_way`` inside this block."""
-    ways: Ways = set()
-    token = _ways.set(ways)
+def recording_routes() -> Iterator[Routes]:
+    """Collect the names that are passed to ``record_route`` inside this block."""
+    routes: Routes = set()
+    token = _routes.set(routes)
     try:
-        yield ways
+        yield routes
     finally:
-        _ways.reset(token)
+        _routes.reset(token)
 
 
 def gives_relevance(rule: Rule) -> bool:

@@ -196,7 +196,7 @@ def shortened(scope: str) -> str:
 
 
 class Bookkeeper:
-    """Books flows. It reads the values of tensors, which ``jit`` cannot replay."""
+    """Books flows. Booking reads tensor values, which ``jit`` cannot replay."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, str], Entry] = {}

@@ -1,9 +1,10 @@
 """Pairs of runs: the same kernel run on a baseline and on an input, for DeepLIFT.
 
 A model runs twice, on a baseline and on the input. The backward pass for the baseline
-records the inputs and outputs of the kernels, and the one for the input reads them. So
-the rules make no assumption about the layout of tensors. Both passes visit the same
-kernels in the same order.
+records the inputs and outputs of the kernels, and the one for the input reads them.
+Both passes visit the same kernels in the same order. Because the two runs are separate,
+and not two halves of one batch, no rule needs to know which axis of a tensor is the
+batch axis.
 
 Map: ``Runs``; the block in which they are recorded; gradients that read both runs.
 """
@@ -81,7 +82,7 @@ _runs: contextvars.ContextVar[Runs] = contextvars.ContextVar("deep_lift_runs")
 
 @contextlib.contextmanager
 def recording() -> Iterator[Runs]:
-    """Return a block in which the rules record and read the runs of one call."""
+    """Return a context manager in which rules record and read the runs of one call."""
     runs = Runs()
     token = _runs.set(runs)
     try:
@@ -106,7 +107,10 @@ def paired(
 
 
 def without_rule(kernel: Kernel, name: str) -> Callable[..., Tensor]:
-    """Return a gradient function that averages both runs and records the kernel."""
+    """Return a gradient function that averages the gradients of both runs.
+
+    It adds the kernel to ``Runs.without_rule``.
+    """
 
     def gradient(*dys: Any, site: plugin.Site, original: Any) -> Tensor:
         runs = _runs.get()

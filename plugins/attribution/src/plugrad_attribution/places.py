@@ -96,7 +96,9 @@ def is_inside(scope: str, pattern: str) -> bool:
 def _listed(scopes: list[str]) -> str:
     """Return text that lists scopes in the order of the model."""
     if not scopes:
-        return "those that do are outside of all scopes; name parts with pg.name_scope"
+        return "all runs that do are outside of scopes; name parts with pg.name_scope"
     first = scopes[::-1][:MAX_LISTED_SCOPES]
     more = len(scopes) - len(first)
-    return f"there are {', '.join(first)}" + (f" and {more} more" if more else "")
+    return f"these scopes do: {', '.join(first)}" + (
+        f" and {more} more" if more else ""
+    )

@@ -6,8 +6,8 @@ A cell of an LSTM multiplies gates, which are between 0 and 1, and signals::
     h' = o · tanh(c')
 
 Here the gates ``i, f, o`` count as constants. Otherwise they would get half of each
-product, and pass it on through a sigmoid, whose value of 1/2 at 0 nothing explains:
-over many steps such relevances grow without limit.
+product, and pass it on through a sigmoid. At 0, a sigmoid is 1/2, a value that no input
+explains, and over many steps the relevances of such values grow without limit.
 
 Map: helpers for sequences; LSTM; GRU; the table.
 
@@ -37,7 +37,7 @@ def _before(states: Tensor, first: Tensor, reverse: bool) -> Tensor:
 
 
 def _backward(xs: Tensor, reverse: bool) -> Sequence[Tensor]:
-    """Return the steps from the last that was run to the first."""
+    """Return the steps in the order of the backward pass, the last one first."""
     return pg.unstack(xs)[:: 1 if reverse else -1]
 
 

@@ -28,7 +28,7 @@ def composite(name: str, **options: Any) -> Composite:
 
     Args:
         name: One of ``composite_names()``.
-        options: Those of the composite, by keyword.
+        options: The options of the composite.
 
     Raises:
         TypeError: ``name`` is not a string, an option does not fit, or a distribution
@@ -70,7 +70,7 @@ def composite_names() -> list[str]:
     """Return the names of all composites: of this package, and of other distributions.
 
     Returns:
-        The names, sorted. ``composite`` takes them.
+        The names, sorted, which ``composite`` accepts.
 
     Example:
         >>> import plugrad_attribution as attr

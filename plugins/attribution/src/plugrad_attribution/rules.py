@@ -44,12 +44,12 @@ def damped(c: Tensor, y: Tensor, amount: float) -> Tensor:
 
 
 def positive(x: Tensor) -> Tensor:
-    """Return the positive part."""
+    """Return the positive part of each element."""
     return pg.maximum(x, 0.0)
 
 
 def negative(x: Tensor) -> Tensor:
-    """Return the negative part."""
+    """Return the negative part of each element."""
     return pg.minimum(x, 0.0)
 
 
@@ -194,12 +194,12 @@ class AlphaBeta:
         up = positive(b) if has_bias and b is not None else 0.0
         down = negative(b) if has_bias and b is not None else 0.0
         r = c * y
-        helps = [(1, positive(w), up), (-1, negative(w), 0.0)]
-        found = self.alpha * _spread(r, x, helps, layer, self.stabilizer)
+        supporting = [(1, positive(w), up), (-1, negative(w), 0.0)]
+        found = self.alpha * _spread(r, x, supporting, layer, self.stabilizer)
         if not self.beta:
             return found
-        hurts = [(1, negative(w), down), (-1, positive(w), 0.0)]
-        return found - self.beta * _spread(r, x, hurts, layer, self.stabilizer)
+        opposing = [(1, negative(w), down), (-1, positive(w), 0.0)]
+        return found - self.beta * _spread(r, x, opposing, layer, self.stabilizer)
 
 
 # --- the first layer -------------------------------------------------------------
@@ -209,14 +209,14 @@ class AlphaBeta:
 class Box:
     """The box rule, for inputs between two bounds such as the values of pixels.
 
-    ``R_i = Σ_j (x_i w_ij - low_i w⁺_ij - high_i w⁻_ij) / Σ_i (...) · R_j``. It is for
-    the first layer, and returns relevance itself, so that an input of zero can have
-    relevance.
+    ``R_i = Σ_j (x_i w_ij - low_i w⁺_ij - high_i w⁻_ij) / Σ_i (...) · R_j``. Use it for
+    the first layer. Unlike other rules, it returns relevance, not relevance divided by
+    the value of the input, so an input of zero can have relevance.
 
     Args:
         low: The smallest value of an input: a number, or a tensor that can be broadcast
             to the input.
-        high: The largest one.
+        high: The largest value of an input, in the same form.
         stabilizer: The stabilizer of the denominator.
 
     Source:
@@ -247,7 +247,8 @@ class Box:
 class Flat:
     """The flat rule: each input in a window has the same relevance.
 
-    It is for the first layer, and returns relevance itself.
+    Use it for the first layer. Unlike other rules, it returns relevance, not relevance
+    divided by the value of the input.
 
     Args:
         stabilizer: The stabilizer of the denominator.
@@ -274,7 +275,8 @@ class Flat:
 class WSquare:
     """The w² rule: inputs share relevance in proportion to their squared weights.
 
-    It is for the first layer, and returns relevance itself.
+    Use it for the first layer. Unlike other rules, it returns relevance, not relevance
+    divided by the value of the input.
 
     Args:
         stabilizer: The stabilizer of the denominator.

@@ -34,7 +34,7 @@ _KERNELS = plugin.contracts()
 
 
 def conjugate(x: Tensor) -> Tensor:
-    """Return the complex conjugate; a real tensor as it is."""
+    """Return the complex conjugate of ``x``, or ``x`` itself if it is real."""
     return pg.conj(x) if pg.isdtype(x.dtype, "complex floating") else x
 
 
@@ -83,8 +83,10 @@ def _shapley(kernel: Kernel, name: str, other: str) -> PairRule:
     def rule(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
         change = at_input["y"] - at_baseline["y"]
         if at_input[f"{other}_tracked"]:
-            first = _mixed(kernel, {name: at_input[name], other: at_baseline[other]})
-            last = _mixed(kernel, {name: at_baseline[name], other: at_input[other]})
+            x_changed = {name: at_input[name], other: at_baseline[other]}
+            other_changed = {name: at_baseline[name], other: at_input[other]}
+            first = _run_by_name(kernel, x_changed)
+            last = _run_by_name(kernel, other_changed)
             change = 0.5 * (change + first - last)
         x, x0 = at_input[name], at_baseline[name]
         change = conjugate(change)
@@ -93,7 +95,7 @@ def _shapley(kernel: Kernel, name: str, other: str) -> PairRule:
     return rule
 
 
-def _mixed(kernel: Kernel, xs: dict[str, Tensor]) -> Tensor:
+def _run_by_name(kernel: Kernel, xs: dict[str, Tensor]) -> Tensor:
     """Return the result of a kernel, given its inputs by name."""
     found: Tensor = plugin.run(kernel, *[xs[name] for name in kernel.inputs])
     return found
@@ -195,7 +197,7 @@ def _absolute(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
 
 
 def _log_softmax(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
-    """Apply the rules of exponentials, sum, logarithm and difference.
+    """Apply the rule for log-softmax: those for exp, sum, log and difference, composed.
 
     With ``s = Σ exp(x)``, the slope of ``log s`` with respect to ``x_i`` is that of
     ``exp(x_i)`` over that of ``exp(log s)``, which is between 0 and 1.
@@ -210,10 +212,10 @@ def _log_softmax(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
 
 
 def _softmax(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
-    """Apply the rules of the exponential and of ``log_softmax``.
+    """Apply the rule for softmax, computed as the exponential of ``log_softmax``.
 
-    Slopes of the quotient ``exp(x) / s`` would grow exponentially with a common change
-    of all logits.
+    If all logits change by the same amount, slopes of the quotient ``exp(x) / s`` would
+    grow exponentially with it.
     """
     log_y = at_input["logits"] - _log_sum(at_input)
     log_y0 = at_baseline["logits"] - _log_sum(at_baseline)
@@ -236,7 +238,7 @@ def _slope_of_exp(x: Tensor, x0: Tensor) -> Tensor:
 # --- the overrides ---------------------------------------------------------------
 
 ELEMENTWISE = {
-    *kernels.GATES,
+    *kernels.IDENTITY_RULE_KERNELS,
     "Abs",
     "Ceil",
     "Digamma",
@@ -251,7 +253,7 @@ ELEMENTWISE = {
     "Step",
     "Trunc",
 }
-ELEMENTWISE_OPS = (pg.hard_swish, pg.hard_sigmoid)  # they have custom_grad
+ELEMENTWISE_OPS = (pg.hard_swish, pg.hard_sigmoid)  # ops with custom_grad
 TWO_INPUT_KERNELS = {"Atan2", "Hypot", "Maximum", "Minimum", "Pow", "Prelu"}
 PRODUCTS = {
     "BatchMatMul",

@@ -153,8 +153,8 @@ def _sigmoid(slope: float) -> Gradient:
 def triangular(threshold: float = 1.0) -> Table:
     """Return ``threshold`` below 0, and ``-threshold`` elsewhere.
 
-    This is the surrogate of this name in snntorch: the slopes of a triangle. A neuron
-    that fires gets the opposite sign.
+    As in snntorch, these are the slopes of a triangle, so the gradient of a neuron that
+    fires has the opposite sign.
 
     Args:
         threshold: The size of the gradient.

@@ -22,7 +22,7 @@ def check_training(
     key: object,
     precision: object,
 ) -> None:
-    """Raise an error for arguments with which ``fit`` cannot train."""
+    """Raise an error if ``fit`` cannot train with these arguments."""
     named = ["params", "batch"] if key is None else ["params", "batch", "key"]
     check_loss("fit", loss, named)
     check_optimizer("fit", optimizer)
@@ -87,7 +87,7 @@ def check_source(op: str, given: Any) -> None:
 def check_options(
     validate: object, callbacks: Any, log: object, curves: object, checkpoints: object
 ) -> None:
-    """Raise TypeError for options of ``fit`` of the wrong type."""
+    """Raise TypeError if an option of ``fit`` has the wrong type."""
     if validate is not None:
         check_loss("fit: validate", validate, ["params"])
     if callable(callbacks) or not isinstance(callbacks, Sequence):
@@ -142,7 +142,7 @@ def check_precision(precision: Any) -> None:
 
 
 def check_leaves(params: Tree) -> None:
-    """Raise unless there are floating parameters."""
+    """Raise ValueError unless at least one parameter is floating."""
     check_params(params)
     leaves = pg.tree.leaves(params)
     if not any(map(is_trained, leaves)):

@@ -20,7 +20,7 @@ VALUE_OF_VARIABLE = ", such as v.value, or keep the parameters in a dict of tens
 
 
 def is_none(x: object) -> bool:
-    """Return whether a leaf has no gradient."""
+    """Return whether a leaf is None, which stands for a missing gradient."""
     return x is None
 
 
@@ -74,7 +74,7 @@ def zeros_like(params: Tree) -> Tree:
 
 
 def cast(number: Number, x: pg.Tensor) -> Number:
-    """Return a number such that arithmetic with ``x`` keeps the dtype of ``x``."""
+    """Return a number, cast if needed so that arithmetic with ``x`` keeps its dtype."""
     if isinstance(number, pg.Tensor) and number.dtype != x.dtype:
         return pg.astype(number, x.dtype)
     return number

@@ -35,8 +35,8 @@ TENSORS = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
 # A temporary file of this module, or the temporary folder of pg.save for that file.
 DRAFT = re.compile(r"\d+\.[0-9a-f]{8}\.tmp(\.[0-9a-f]{8}\.tmp)?")
 MAX_STEP = 10**18  # keeps file names below the limit of 255 characters
-# The entries of a JSON file, each with its check. "file" must be a name, not a path.
-PARTS: dict[str, Callable[[Any], bool]] = {
+# A check for each entry of a JSON file. "file" must be a name, not a path.
+ENTRY_CHECKS: dict[str, Callable[[Any], bool]] = {
     "step": lambda x: type(x) is int,
     "file": lambda x: isinstance(x, str) and TENSORS.fullmatch(x) is not None,
     "sha256": lambda x: isinstance(x, str),
@@ -139,7 +139,7 @@ class Checkpoints:
         return sorted(int(match[1]) for match in matches if match)
 
     def path(self, step: int) -> Path:
-        """Return the JSON file of a step."""
+        """Return the path of the JSON file of a step."""
         return self.folder / f"step-{check_integer('path', 'step', step, 0):08}.json"
 
     def save(
@@ -153,13 +153,14 @@ class Checkpoints:
 
         Args:
             step: The number of completed steps.
-            tree: Parameters, the state of an optimizer, random keys: trees of tensors.
+            tree: A tree of tensors, such as a dict of the parameters, the state of the
+                optimizer and a random key.
             rest: Other values needed to resume, as JSON values.
-            metrics: Numbers by name, including ``best``. Without metrics, the
-                checkpoint is not a candidate for the best one.
+            metrics: Numbers by name, including the metric that ``best`` names. Without
+                metrics, the checkpoint is not a candidate for the best one.
 
         Returns:
-            The JSON file.
+            The path of the JSON file.
 
         Raises:
             TypeError: A leaf is not a tensor, ``rest`` cannot be written as JSON, or
@@ -295,7 +296,9 @@ class Checkpoints:
             raise _damaged(path, "it was altered: its checksum differs")
         if body.get("format") != FORMAT:
             raise _damaged(path, f"format {body.get('format')} is unknown")
-        wrong = [name for name, fits in PARTS.items() if not fits(body.get(name))]
+        wrong = [
+            name for name, fits in ENTRY_CHECKS.items() if not fits(body.get(name))
+        ]
         if wrong or body["step"] != step:
             entry = f"its {wrong[0]}" if wrong else f"step {body['step']}"
             raise _damaged(path, f"{entry} is not what save writes for step {step}")
@@ -307,14 +310,14 @@ class Checkpoints:
         body = self._read_body(step)
         while True:
             try:
-                return body, self._check_file(body)
+                return body, self._read_tensors(body)
             except _DamagedError:
                 before = body
                 body = self._read_body(step)
                 if body == before:  # no other process has saved the step again
                     raise
 
-    def _check_file(self, body: Mapping[str, Any]) -> dict[str, pg.Tensor]:
+    def _read_tensors(self, body: Mapping[str, Any]) -> dict[str, pg.Tensor]:
         """Return the tensors; raise if they do not match the JSON file."""
         path = self.folder / body["file"]
         try:

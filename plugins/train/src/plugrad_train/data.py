@@ -234,11 +234,12 @@ class Prefetch:
     """Batches that a thread prepares while the previous step runs.
 
     Args:
-        source: ``Batches`` or similar.
+        source: ``Batches``, or another iterable with a ``state``.
         count: The number of batches that are prepared ahead.
 
     Attributes:
-        state: The state after the last batch taken; prepared batches do not count.
+        state: The position after the last batch taken; batches that are prepared but
+            not taken do not count.
 
     Example:
         >>> batches = pt.Prefetch(pt.Batches(np.arange(4), 2))

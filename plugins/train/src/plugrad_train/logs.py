@@ -23,7 +23,7 @@ Record = dict[str, float]
 
 
 class EarlyStopping:
-    """End the training when a metric has not improved for some epochs.
+    """A callback that ends training when a metric has not improved for some epochs.
 
     Args:
         metric: The name of a metric that ``validate`` returns.
@@ -32,7 +32,8 @@ class EarlyStopping:
         min_delta: The smallest change that counts as an improvement.
 
     Attributes:
-        state: The best value and the number of epochs since then; checkpoints save it.
+        state: The best value, and the number of epochs without improvement since;
+            checkpoints save both.
 
     """
 
@@ -73,7 +74,7 @@ class EarlyStopping:
 
 
 class JsonLines:
-    """Append the metrics to a file, one JSON object per line.
+    """A callback that appends the metrics to a file, one JSON object per line.
 
     Args:
         path: The file.
@@ -179,7 +180,7 @@ def open_callbacks(
 def progress_bar(
     stack: contextlib.ExitStack, step: int, epochs: int | None, total: int | None
 ) -> Callable[[Progress], str | None]:
-    """Return the callback of the progress bar; in notebooks, a widget if possible."""
+    """Return the callback that shows progress: a bar or, in notebooks, a widget."""
     tqdm = _package("tqdm.auto").tqdm
     bar = stack.enter_context(tqdm(total=total, initial=step, unit=" steps"))
 

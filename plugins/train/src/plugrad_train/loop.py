@@ -68,7 +68,8 @@ def train_step(
     """Return a training step: gradients, then the update, under ``pg.jit``.
 
     Args:
-        loss: ``loss(params, batch)`` or ``loss(params, batch, key)``, a scalar.
+        loss: A function ``loss(params, batch)`` or ``loss(params, batch, key)`` that
+            returns a scalar.
         optimizer: The optimizer.
         precision: A dtype such as ``pg.float16``, in which the loss is computed, with
             loss scaling (``half_precision``, ``scale_loss``). None: the dtype of the
@@ -104,7 +105,7 @@ def _step(
     donate: bool,
     checks_loss: bool,
 ) -> TrainStep:
-    """Return a step.
+    """Return a training step, as ``train_step`` does.
 
     If ``checks_loss`` is set and the loss is not finite, a gradient becomes NaN, so
     that ``skip_nonfinite`` or ``scale_loss`` skips the step.
@@ -141,7 +142,7 @@ def _nan_unless_finite(grads: Tree, value: pg.Tensor) -> Tree:
 
 
 class Progress(NamedTuple):
-    """The argument of callbacks.
+    """The state of training, which ``fit`` passes to callbacks.
 
     Attributes:
         step: The number of completed steps.
@@ -150,7 +151,7 @@ class Progress(NamedTuple):
         state: The state of the optimizer.
         metrics: The loss, the learning rate and, after an epoch, the results of
             ``validate``.
-        epoch_ends: Whether an epoch has ended.
+        epoch_ends: Whether this report is the one at the end of an epoch.
 
     """
 
@@ -166,7 +167,7 @@ class Fitted(NamedTuple):
     """The result of ``fit``.
 
     Attributes:
-        params: The parameters.
+        params: The trained parameters.
         state: The state of the optimizer.
         step: The number of completed steps, including those before a resumption.
         history: The metrics at each report of this call, with ``step`` and ``epoch``.
@@ -242,11 +243,12 @@ def fit(
     raises KeyboardInterrupt at once.
 
     Args:
-        loss: ``loss(params, batch)``, a scalar; with ``key``, ``loss(params, batch,
-            key)``.
+        loss: A function ``loss(params, batch)`` or, with ``key``,
+            ``loss(params, batch, key)``. It returns a scalar.
         params: The parameters before the first step.
         optimizer: The optimizer.
-        batches: ``Batches`` or similar. The arrays of a batch become tensors.
+        batches: ``Batches``, or another iterable with a ``state``. The arrays of a
+            batch become tensors.
         epochs: The total number of epochs, including those before a resumption.
         steps: The total number of steps, including those before a resumption.
         key: A random key; each step gets a key derived from it and the step number.
@@ -254,7 +256,7 @@ def fit(
             epoch.
         callbacks: Functions of ``Progress``, called at each report. If one returns
             text, training ends with the text as the reason.
-        checkpoints: Where to save after each epoch and at the end.
+        checkpoints: The ``Checkpoints`` that are saved after each epoch and at the end.
         save_every: The number of steps between additional checkpoints.
         resume: Whether to continue from the newest checkpoint, if there is one. With
             the same arguments, the result has the same bits as without the
@@ -274,7 +276,8 @@ def fit(
         jit: Whether the step is recorded and replayed.
 
     Returns:
-        The parameters, the state, the number of steps, the history and the reason.
+        The parameters, the state of the optimizer, the number of steps, the history,
+        and the reason why training ended.
 
     Raises:
         TypeError: An argument has the wrong type; for example, the optimizer was not
@@ -323,7 +326,7 @@ def _check_limits(
 
 
 def _check_limit(name: str, value: int | None, least: int) -> int | None:
-    """Return a limit or None; raise if it is not a valid number."""
+    """Return a limit as an integer, or None; raise if it is not a valid number."""
     return None if value is None else check_integer("fit", name, value, least)
 
 
@@ -552,7 +555,7 @@ class _Loop:
 
 
 def _copy_handles(tree: Tree) -> Tree:
-    """Return new handles on the tensors, because the next step donates the old ones."""
+    """Return new handles on the tensors, because the next step donates these handles."""
     return pg.tree.map(lambda x: copy.copy(x) if isinstance(x, pg.Tensor) else x, tree)
 
 

@@ -25,7 +25,7 @@ TensorLike = Any
 
 
 def _mean(values: pg.Tensor, weights: TensorLike | None) -> pg.Tensor:
-    """Return the mean; ``weights`` has one weight per row."""
+    """Return the mean of ``values``; ``weights`` has one weight per row."""
     if weights is None:
         return pg.mean(values)
     w = pg.astype(pg.asarray(weights), values.dtype)
@@ -137,10 +137,11 @@ def evaluate(
     """Return the means of metrics over batches, weighted by the examples per batch.
 
     Args:
-        metrics: ``metrics(params, batch)`` returns means over the batch by name.
+        metrics: A function ``metrics(params, batch)`` that returns means over the batch
+            by name.
         params: The parameters.
-        batches: The batches of one epoch. Of a ``Padded`` batch, only the examples in
-            its mask count.
+        batches: The batches of one epoch. In a ``Padded`` batch, only the rows that its
+            mask selects count.
 
     Returns:
         The means.

@@ -40,13 +40,13 @@ class Optimizer(NamedTuple):
     transform: Transform | None = None
 
 
-MAKES_A_STEP = "params, state = optimizer.update(grads, state, params) makes a step"
-ABSENT = {  # methods of other libraries' optimizers
-    "step": MAKES_A_STEP,
-    "minimize": MAKES_A_STEP,
-    "apply_gradients": MAKES_A_STEP,
+STEP_HINT = "params, state = optimizer.update(grads, state, params) makes a step"
+FOREIGN_METHOD_HINTS = {  # for methods of other libraries' optimizers
+    "step": STEP_HINT,
+    "minimize": STEP_HINT,
+    "apply_gradients": STEP_HINT,
     "zero_grad": "leave it out: gradients are returned, not accumulated in tensors; "
-    + MAKES_A_STEP,
+    + STEP_HINT,
     "param_groups": "pt.learning_rate(state) is the learning rate, and "
     "pt.set_learning_rate changes it",
     "state_dict": "init(params) returned the state; it is a tree of tensors",
@@ -54,20 +54,21 @@ ABSENT = {  # methods of other libraries' optimizers
 }
 
 
-def _absent(self: Optimizer, name: str) -> Any:
-    hint = f"; {ABSENT[name]}" if name in ABSENT else ""
+def _raise_missing(self: Optimizer, name: str) -> Any:
+    hint = f"; {FOREIGN_METHOD_HINTS[name]}" if name in FOREIGN_METHOD_HINTS else ""
     raise AttributeError(f"'Optimizer' object has no attribute {name!r}{hint}")
 
 
 if not TYPE_CHECKING:
-    Optimizer.__getattr__ = _absent
+    Optimizer.__getattr__ = _raise_missing
 
 
 def as_params(grads: Tree, params: Tree) -> Tree:
     """Return the gradients in the containers of the parameters.
 
     Raises:
-        ValueError: Their structure or a shape differs from the parameters.
+        ValueError: The structure or a shape of the gradients differs from the
+            parameters.
         TypeError: A parameter is not a real tensor.
 
     """
@@ -126,7 +127,7 @@ def of_transform(transform: Transform) -> Optimizer:
 
 
 def _check_state(state: Any, expected: Any) -> None:
-    """Raise ValueError for the state of another optimizer or of other parameters."""
+    """Raise ValueError if a state belongs to another optimizer or other parameters."""
     structure = pg.tree.structure(state)
     expected_structure = pg.tree.structure(expected)
     if repr(structure) != repr(expected_structure):
@@ -145,7 +146,7 @@ def chain(*parts: Any) -> Any:
     """Return the transform or the optimizer that applies ``parts`` in order.
 
     Args:
-        parts: Transforms. The last may be an optimizer; then so is the result.
+        parts: Transforms. If the last one is an optimizer, the result is an optimizer.
 
     Returns:
         A transform, or an optimizer.
@@ -185,7 +186,7 @@ def chain(*parts: Any) -> Any:
 def _check(
     op: str, learning_rate: Rate, momentum: float | None, **numbers: Any
 ) -> None:
-    """Raise if a number is out of range; schedules check themselves."""
+    """Raise if a number is out of range; schedules check their own numbers."""
     given: Any = learning_rate
     is_tensor = isinstance(given, pg.Tensor)
     if given.shape if is_tensor else isinstance(given, CONTAINERS):
@@ -218,7 +219,7 @@ def sgd(
     Args:
         learning_rate: A number of 0 or more, or a schedule (``schedules``).
         momentum: The share of the last step that is kept, from 0 to 1.
-        nesterov: Whether to look one step ahead.
+        nesterov: Whether to use Nesterov momentum, which looks one step ahead.
 
     Returns:
         An optimizer.
@@ -343,10 +344,10 @@ def rmsprop(
         learning_rate: A number of 0 or more, or a schedule (``schedules``).
         decay: The decay of the mean, from 0 to less than 1.
         eps: Added to the denominator; 0 or more.
-        centered: Whether ``v`` is the variance.
+        centered: Whether ``v`` is the variance of the gradients instead.
         momentum: The share of the last step that is kept, from 0 to 1. It is applied
             before the learning rate, as in PyTorch; optax applies it after.
-        nesterov: Whether to look one step ahead.
+        nesterov: Whether to use Nesterov momentum, which looks one step ahead.
         eps_in_sqrt: Whether ``eps`` is added inside the square root.
 
     Returns:

@@ -39,7 +39,7 @@ def remat(f: Callable[P, R], /) -> Callable[P, R]:
     functions: without it, the numbers would differ in the second run.
 
     Args:
-        f: A function of tensors and trees of them that returns tensors.
+        f: A function of tensors, and of trees of tensors, that returns tensors.
 
     Returns:
         A function with the same arguments, value and gradients.

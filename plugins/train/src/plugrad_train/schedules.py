@@ -1,7 +1,7 @@
 """Schedules of the learning rate: functions of the step, which starts at 0.
 
 A step is a number or a tensor, and the result is a float32 tensor; ``pg.jit`` records
-a schedule once for all steps. Pass a schedule, or any function like this, as the
+a schedule once for all steps. Pass a schedule, or any function of this kind, as the
 ``learning_rate`` of an optimizer. The functions here raise ValueError for rates that
 are negative or not finite.
 """
@@ -51,7 +51,7 @@ def constant(value: float) -> Schedule:
 
 @hinted
 def step(value: float, factors: Mapping[int, float]) -> Schedule:
-    """Return the schedule that multiplies ``value`` by factors, each from its step on.
+    """Return the schedule that multiplies ``value`` by each factor from its step on.
 
     Args:
         value: The first value.

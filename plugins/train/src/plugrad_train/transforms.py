@@ -85,7 +85,7 @@ def _decayed_square(decay: float) -> Callable[[pg.Tensor, pg.Tensor], pg.Tensor]
 
 
 def _correction(decay: float, steps: pg.Tensor) -> pg.Tensor | float:
-    """Return ``1 - decay ** steps``, to the accuracy of the dtype."""
+    """Return ``1 - decay ** steps``, accurate even if the power is close to 1."""
     if decay == 0:
         return 1.0
     return -pg.expm1(pg.astype(steps, pg.float32) * math.log(decay))
@@ -259,7 +259,7 @@ def trace(decay: float, *, nesterov: bool = False) -> Transform:
 
     Args:
         decay: The share of the last update that is kept.
-        nesterov: Whether to look one step ahead.
+        nesterov: Whether to use Nesterov momentum, which looks one step ahead.
 
     Returns:
         A transform.
@@ -286,7 +286,7 @@ def trace(decay: float, *, nesterov: bool = False) -> Transform:
 
 @hinted
 def scale(factor: float) -> Transform:
-    """Return the transform that multiplies by a number.
+    """Return the transform that multiplies the updates by ``factor``.
 
     Example:
         >>> pt.scale(-0.1).update(pg.asarray([2.0]), (), None)[0].tolist()
@@ -327,7 +327,7 @@ def _scale_by_rate(rate: float | Schedule, sign: float) -> Transform:
 
 @hinted
 def scale_by_schedule(schedule: Schedule) -> Transform:
-    """Return the transform that multiplies by ``schedule(step)``, a tensor.
+    """Return the transform that multiplies the updates by ``schedule(step)``.
 
     The first step is 0. The ``rate`` of the state is the factor of the last step.
     """
@@ -336,7 +336,7 @@ def scale_by_schedule(schedule: Schedule) -> Transform:
 
 @hinted
 def scale_by_learning_rate(learning_rate: float | Schedule) -> Transform:
-    """Return the transform that multiplies by ``-learning_rate``.
+    """Return the transform that multiplies the updates by ``-learning_rate``.
 
     The state contains the rate as a tensor. Unless it comes from a schedule,
     ``set_learning_rate`` can replace it without a new recording by ``pg.jit``.
@@ -386,7 +386,7 @@ def learning_rate(state: Any, /) -> pg.Tensor:
 
 
 def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
-    """Return the state with a new learning rate, which a schedule would overwrite.
+    """Return the state with a new learning rate; a schedule overwrites it again.
 
     Raises:
         ValueError: The state has no learning rate, or the rate is a number below 0,
@@ -416,10 +416,10 @@ def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
 
 @hinted
 def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transform:
-    """Return the transform that adds ``weight_decay · params``.
+    """Return the transform that adds ``weight_decay · params`` to the updates.
 
     Args:
-        weight_decay: The factor.
+        weight_decay: The factor of the parameters.
         mask: Which parameters decay: a tree of bool with the structure of the
             parameters, or a function of the parameters that returns it. None: all.
             Biases are often excluded:

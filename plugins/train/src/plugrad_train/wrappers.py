@@ -49,10 +49,11 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
     """Return the optimizer that takes one step with the mean of ``steps`` gradients.
 
     Only every ``steps``-th call of ``update`` changes the parameters and the state of
-    ``optimizer``. The step equals one with a batch that is ``steps`` times as large.
+    ``optimizer``. The result is the same as one step with a batch that is ``steps``
+    times as large.
 
     Args:
-        optimizer: The optimizer.
+        optimizer: The optimizer to wrap.
         steps: The number of gradients in a step.
 
     Returns:
@@ -108,7 +109,7 @@ def average_params(optimizer: Optimizer, decay: float = 0.999, /) -> Optimizer:
     sets it to ``decay · average + (1 - decay) · params``.
 
     Args:
-        optimizer: The optimizer.
+        optimizer: The optimizer to wrap.
         decay: The weight of the old average in each step.
 
     Returns:
@@ -160,7 +161,7 @@ class Finite(NamedTuple):
     Attributes:
         inner: The state of the wrapped optimizer.
         skipped: The number of skipped steps.
-        in_a_row: The number of steps skipped since the last one that was not skipped.
+        in_a_row: The number of consecutive skipped steps up to the last step.
 
     """
 
@@ -187,10 +188,10 @@ def skip_nonfinite(optimizer: Optimizer, /) -> Optimizer:
     """Return the optimizer that skips steps whose gradients contain NaN or infinity.
 
     A skipped step changes neither the parameters nor the state of ``optimizer``; it is
-    only counted. ``check_finite(state)`` then raises an error.
+    only counted. After a skipped step, ``check_finite(state)`` raises an error.
 
     Args:
-        optimizer: The optimizer.
+        optimizer: The optimizer to wrap.
 
     Returns:
         An optimizer.
@@ -267,7 +268,7 @@ class Scaled(NamedTuple):
         inner: The state of the wrapped optimizer.
         scale: The factor of the loss.
         good: The number of steps with finite gradients since the scale last changed.
-        in_a_row: The number of steps skipped since the last one that was not skipped.
+        in_a_row: The number of consecutive skipped steps up to the last step.
 
     """
 
@@ -293,7 +294,7 @@ def scale_loss(
     gradients.
 
     Args:
-        optimizer: The optimizer.
+        optimizer: The optimizer to wrap.
         initial: The first scale.
         factor: The factor by which the scale changes.
         period: The number of finite steps after which the scale grows.
@@ -352,7 +353,7 @@ def half_precision(loss: Any, /, dtype: Any = pg.float16) -> Any:
     over many elements in float32, and return the loss as float32.
 
     Args:
-        loss: ``loss(params, *args)``, a scalar.
+        loss: A function ``loss(params, *args)`` that returns a scalar.
         dtype: A floating dtype that the active backend supports.
 
     Returns:
