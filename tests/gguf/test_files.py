@@ -128,8 +128,11 @@ def test_settings_that_change_nothing_are_accepted(tmp_path):
     ("given", "message"),
     [
         ({"kv_heads": 3}, "4 query heads cannot share 3 key heads"),
-        ({"rope_size": 18}, "18 elements of a head cannot rotate in pairs; it has 16"),
-        ({"rope_size": 7}, "7 elements of a head cannot rotate in pairs"),
+        (
+            {"rope_size": 18},
+            "elements per head, 18, must be even and at most the head size, 16",
+        ),
+        ({"rope_size": 7}, "elements per head, 7, must be even"),
         ({"without": ["block_count"]}, "the metadata llama.block_count is missing"),
         ({"context": 0}, "context_length is 0; it must be one positive integer"),
         ({"epsilon": -1.0}, "epsilon is -1.0; it must be a positive number"),

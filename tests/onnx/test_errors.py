@@ -138,7 +138,7 @@ WRONG = {
                 dims=[2**40])),
             ADD_W,
         ),
-        ["has more than 16777216 elements"],
+        ["has a negative size, or more than 16777216 elements"],
     ),
     "function that calls itself": (
         graph(
@@ -248,13 +248,13 @@ PLACES = {
     "pipe": (dict(location="pipe"), "is a pipe, not a regular file"),
     "NUL": (dict(location="\0"), "cannot be found"),
     "long": (dict(location="w" * 5000), "its data is in the file 'wwww"),
-    "far": (dict(location="w.bin", offset=10**30), "the offset or length '1000"),
+    "far": (dict(location="w.bin", offset=10**30), "external data is '1000"),
     "past the end": (
         dict(location="w.bin", offset=4, length=8),
         "provides 8 bytes at 4",
     ),
     "another length": (dict(location="w.bin", length=4), "needs 8 bytes"),
-    "negative": (dict(location="w.bin", offset=-4), "the offset or length '-4'"),
+    "negative": (dict(location="w.bin", offset=-4), "external data is '-4'"),
 }
 
 

@@ -169,7 +169,7 @@ WRONG = {
             inputs=[("x", 0, 0), ("x", 0, 0)],
         ),
         WEIGHTS,
-        ["the model: an input of ['x', 'x'] occurs twice"],
+        ["the model: its inputs ['x', 'x'] repeat a name"],
     ),
     "no outputs": (functional(outputs=[]), {}, ["the model: it has no outputs"]),
     "numbers that fit into no float or integer": (

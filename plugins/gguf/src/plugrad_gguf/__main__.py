@@ -19,7 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _make_parser().parse_args(arguments)
     try:
         model = load(given.model, backend=given.backend, rounded=given.rounded)
-        return _chat(model, given) if given.command == "chat" else _write(model, given)
+        return (
+            _chat(model, given) if given.command == "chat" else _generate(model, given)
+        )
     except (OSError, ValueError, ImportError, pg.BackendUnavailable) as error:
         print(f"plugrad_gguf: {error}", file=sys.stderr)
         return 1
@@ -53,7 +55,7 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _write(model: Model, given: argparse.Namespace) -> int:
+def _generate(model: Model, given: argparse.Namespace) -> int:
     """Continue a prompt."""
     stream = _start(model, given.prompt, given)
     print(given.prompt, end="", flush=True)

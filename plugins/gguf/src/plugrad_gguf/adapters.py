@@ -50,7 +50,7 @@ class Adapter:
             ``"blk.0.attn_q"``, a dict of ``a``, ``[rank, inputs]``, and ``b``,
             ``[outputs, rank]``.
         alpha: The product ``b a`` is multiplied by ``alpha / rank``.
-        architecture: The architecture of the model, for the file.
+        architecture: The architecture of the model, which ``save`` writes to the file.
 
     """
 
@@ -137,8 +137,8 @@ def read_adapter(file: GgufFile, config: Config) -> Adapter:
     """Return the adapter in a file after checking that it fits the model.
 
     Raises:
-        ModelError: It is not a LoRA adapter, or does not fit the model; the error lists
-            all problems.
+        ModelError: The file is not a LoRA adapter, or does not fit the model; the error
+            lists all problems.
 
     """
     problems = _check_metadata(file, config)

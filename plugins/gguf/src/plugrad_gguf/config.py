@@ -159,12 +159,12 @@ class _Reading:
         return value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """Return a size."""
+        """Return a positive integer from the metadata."""
         fits = lambda x: type(x) is int and 0 < x < MAX_SIZE
         return int(self.value(key, default, "one positive integer", fits))
 
     def number(self, key: str, default: float | None = None) -> float:
-        """Return a positive number."""
+        """Return a positive number from the metadata."""
         fits = lambda x: type(x) in (int, float) and math.isfinite(x) and x > 0
         return float(self.value(key, default, "a positive number", fits))
 
@@ -178,8 +178,8 @@ def _check_sizes(config: Config) -> list[str]:
         )
     if config.rope_size > config.head_size or config.rope_size % 2:
         problems.append(
-            f"{config.rope_size} elements of a head cannot rotate in pairs; it has "
-            f"{config.head_size}"
+            f"the number of rotated elements per head, {config.rope_size}, must be "
+            f"even and at most the head size, {config.head_size}"
         )
     if config.layers > MAX_LAYERS:
         problems.append(f"{config.layers} layers; at most {MAX_LAYERS} are supported")
@@ -196,8 +196,8 @@ def _check_tensors(file: GgufFile, config: Config) -> list[str]:
     for name, info in file.tensors.items():
         if name not in known:
             problems.append(
-                f"tensor {name!r} is not part of a model of the architecture "
-                f"{config.architecture!r}, as far as it is supported"
+                f"tensor {name!r} is unknown: the supported models of the architecture "
+                f"{config.architecture!r} have no such tensor"
             )
         elif info.shape != known[name]:
             problems.append(

@@ -18,8 +18,8 @@ __all__ = ["TokenScores", "score_tokens"]
 
 BAR_CHARACTERS = 20
 MAX_OPACITY = 0.6  # opacity of token backgrounds; text is readable in any theme
-# The RGB colors of tokens that raise or lower the logit.
-RAISES, LOWERS = "70, 160, 90", "215, 90, 75"
+# The RGB colors of tokens that raise the logit, and of those that lower it.
+RAISING_COLOR, LOWERING_COLOR = "70, 160, 90", "215, 90, 75"
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +64,7 @@ class TokenScores:
         spans = []
         largest = self._largest()
         for token, score in zip(self.tokens, self.scores, strict=True):
-            color = RAISES if score > 0 else LOWERS
+            color = RAISING_COLOR if score > 0 else LOWERING_COLOR
             opacity = MAX_OPACITY * abs(score) / largest
             text = html.escape(token).replace("\n", "\u23ce<br>")
             spans.append(

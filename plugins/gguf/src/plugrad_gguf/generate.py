@@ -25,7 +25,7 @@ PROMPT_CHUNK = 512  # tokens of a prompt that run at once, which bounds the memo
 
 
 def make_step(config: Config, params: Params) -> Step:
-    """Return a function, compiled by ``jit``, for a token at any position.
+    """Return a function, compiled by ``jit``, that reads a token at any position.
 
     The weights are constants of its recordings. As arguments, they would be hundreds of
     tensors that ``jit`` compares in each call.
@@ -76,7 +76,7 @@ class Context:
         """Read a whole text; return the logits and the most likely token after it.
 
         Args:
-            tokens: The text, including what has been read before.
+            tokens: The tokens of the whole text, including those read before.
             room: The largest number of tokens that the text will have.
 
         """

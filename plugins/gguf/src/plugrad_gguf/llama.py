@@ -109,11 +109,11 @@ def run(
         params: The weights.
         config: The sizes.
         x: Embeddings, ``[positions, width]``.
-        rotary: The tables of ``rotary_tables``.
-        caches: Where keys and values are written; None: nowhere.
+        rotary: The tables that ``rotary_tables`` returns.
+        caches: The caches to which keys and values are written; None: no caches.
         start: The position of the first token. It may be a tensor, ``int32[]``, if
             ``x`` is a single token.
-        changes: Vectors and low-rank matrices that are added.
+        changes: The changes to the model: steering vectors and an adapter.
 
     """
     length = x.shape[0]

@@ -79,8 +79,9 @@ class Model:
     Attributes:
         config: The sizes of the model.
         metadata: The metadata of the file, by name.
-        backend: The backend that it runs on; None: the one that is active in each call.
-        rounded: Whether inputs of products with packed weights are rounded.
+        backend: The backend that the model runs on; None: the one that is active in
+            each call.
+        rounded: Whether inputs of products with packed weights are rounded to 8 bits.
 
     """
 
@@ -112,7 +113,7 @@ class Model:
         tokenizer = Tokenizer(self.metadata)
         if len(tokenizer.tokens) > self.config.vocabulary:
             raise ValueError(
-                f"tokenizer: the file names {len(tokenizer.tokens)} tokens, and the "
+                f"tokenizer: the file names {len(tokenizer.tokens)} tokens, but the "
                 f"model has {self.config.vocabulary}; the file is damaged"
             )
         return tokenizer
@@ -130,7 +131,7 @@ class Model:
             tokens: A text, or a sequence of token IDs.
 
         Returns:
-            ``[number of tokens, config.width]``.
+            A tensor of shape ``[number of tokens, config.width]``.
 
         Raises:
             ValueError: There are no tokens or too many, or an ID is out of range.
@@ -147,7 +148,7 @@ class Model:
                 logits can be differentiated.
 
         Returns:
-            ``[number of tokens, config.vocabulary]``.
+            A tensor of shape ``[number of tokens, config.vocabulary]``.
 
         Raises:
             ValueError: There are no tokens or too many, an ID is out of range, or
@@ -209,8 +210,8 @@ class Model:
         first = max(prompt_tokens, 1)
         if first >= len(codes):
             raise ValueError(
-                f"loss: no token is left to predict; the text has {len(codes)}, and "
-                f"prompt_tokens is {prompt_tokens}"
+                f"loss: no token is left to predict; the text has {len(codes)} "
+                f"tokens, and prompt_tokens is {prompt_tokens}"
             )
         with on_backend(self.backend):
             params = self._active_params()
@@ -252,7 +253,7 @@ class Model:
     def load_adapter(
         self, path: str | os.PathLike[str], *, budget: pg.Budget | None = None
     ) -> Adapter:
-        """Return the adapter in a GGUF file, as ``Adapter.save`` or llama.cpp write it.
+        """Return the adapter in a GGUF file written by ``Adapter.save`` or llama.cpp.
 
         Args:
             path: The file.
@@ -473,7 +474,7 @@ class Model:
         Args:
             layer: The layer after which the vector is added; negative numbers count
                 from the last.
-            vector: ``[config.width]``, a tensor or an array.
+            vector: A tensor or an array of shape ``[config.width]``.
 
         Raises:
             ValueError: There is no such layer, or the vector has the wrong shape.
@@ -486,7 +487,7 @@ class Model:
         layers, width = self.config.layers, self.config.width
         if not -layers <= layer < layers:
             raise ValueError(
-                f"steering: there is no layer {layer!r}; the model has {layers}"
+                f"steering: there is no layer {layer!r}; the model has {layers} layers"
             )
         values = pg.asarray(vector).numpy()
         if values.shape != (width,) or values.dtype.kind not in "biuf":
@@ -559,6 +560,6 @@ class Model:
         if wrong:
             raise ValueError(
                 f"{function}: there is no token {wrong[0]}; the model has "
-                f"{self.config.vocabulary}"
+                f"{self.config.vocabulary} tokens"
             )
         return codes

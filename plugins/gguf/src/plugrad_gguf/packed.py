@@ -36,7 +36,7 @@ class PackedWeight:
         codes: The codes, as ``plugrad.quantized.block_matmul`` reads them.
         scale: A factor for each block.
         offset: An addend for each block; None: no addend.
-        bits: The size of a code.
+        bits: The size of a code in bits.
         rounded: Whether inputs of products are rounded to 8 bits.
 
     """

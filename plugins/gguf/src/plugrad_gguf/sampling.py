@@ -53,7 +53,7 @@ class Sampler:
         return self.temperature == 0 or self.top_k == 1
 
     def choose(self, logits: np.ndarray[Any, Any]) -> int:
-        """Return a token ID."""
+        """Return the ID of the next token, given its logits."""
         if self.is_greedy:
             return int(np.argmax(logits))
         values = logits.astype(np.float64)
@@ -89,7 +89,7 @@ class TextBuffer:
         self._pending = ""
 
     def add(self, data: bytes) -> tuple[str, bool]:
-        """Return the text that is now certain, and whether a stop word follows it."""
+        """Add bytes; return text that is now final, and whether a stop word follows."""
         return self._release(self._decoder.decode(data))
 
     def finish(self) -> str:

@@ -25,7 +25,7 @@ ENDS = (
 
 
 class Tokenizer:
-    """The vocabulary of a model.
+    """Converts between text and token IDs, by the vocabulary of a model.
 
     Args:
         metadata: The metadata of a GGUF file.
@@ -123,7 +123,7 @@ class Tokenizer:
         if not 0 <= code < len(self.tokens):
             raise ValueError(
                 f"decode: there is no token {code}; the vocabulary has "
-                f"{len(self.tokens)}"
+                f"{len(self.tokens)} tokens"
             )
         if self._kinds[code] in (UNKNOWN, CONTROL):
             return self.tokens[code].encode() if special else b""
@@ -187,7 +187,7 @@ class Tokenizer:
     def _make_bytelevel(self, pre: Any) -> ByteLevel:
         if pre not in PRETOKENIZERS:
             raise ValueError(
-                f"tokenizer: text is split as {pre!r}; supported are "
+                f"tokenizer: the pre-tokenizer {pre!r} is unknown; supported are "
                 f"{', '.join(PRETOKENIZERS)}: pass token IDs instead of text"
             )
         return ByteLevel(self.tokens, self._get_texts("merges"), pre)

@@ -16,7 +16,8 @@ from plugrad.plugin import Kernel, Runtime, TensorLike, run, run_many, runtime
 from . import contracts
 from .plugin import BACKENDS
 
-# The runtime for which kernels were registered, by backend name; it may be replaced.
+# The runtime for which kernels were registered, by backend name. plugrad may replace
+# the runtime of a backend.
 _prepared: dict[str, Runtime] = {}
 
 
@@ -71,7 +72,7 @@ def all_gather(x: TensorLike, /) -> Tensor:
     The gradient is ``reduce_scatter`` of the cotangents.
 
     Args:
-        x: A tensor of the same shape and dtype on all ranks, with an axis 0.
+        x: A tensor of the same shape and dtype on all ranks, with at least one axis.
 
     Raises:
         ValueError: ``x`` is a scalar.
@@ -110,7 +111,8 @@ def reduce_scatter(x: TensorLike, /, op: str = "sum") -> Tensor:
 def broadcast(x: TensorLike, /, root: int = 0) -> Tensor:
     """Return the ``x`` of the rank ``root`` on all ranks.
 
-    The gradient is the sum of the cotangents on ``root``, and zero on the others.
+    On ``root``, the gradient is the sum of the cotangents of all ranks; on the other
+    ranks, it is zero.
 
     Args:
         x: A tensor of the same shape and dtype on all ranks.
@@ -128,7 +130,7 @@ def broadcast(x: TensorLike, /, root: int = 0) -> Tensor:
 
 
 def send(x: TensorLike, /, dest: int, tag: int = 0) -> Tensor:
-    """Send ``x`` to the rank ``dest``, and return it.
+    """Send ``x`` to the rank ``dest``, and return ``x``.
 
     The backward pass receives the cotangent of the message only if the result depends
     on the returned tensor, as in ``loss + 0 * sum(sent)``. ChainerMN calls this tensor

@@ -21,7 +21,7 @@ from .world import rank, size
 
 
 def _masked(keep: bool, x: Tensor) -> Tensor:
-    """Return ``x`` or zeros; in both cases the gradient reaches ``x``."""
+    """Return ``x`` or zeros; in both cases the backward pass reaches ``x``."""
     return pg.where(pg.asarray(keep), x, pg.zeros_like(x))
 
 

@@ -172,16 +172,18 @@ def _mark(*leaves: Tensor) -> tuple[Any, Callable[..., Any]]:
 
 
 def overlap(parameters: Tree, /) -> Tree:
-    """Return the parameters of a layer; their gradients are sent during backward.
+    """Return parameters whose gradients are sent during the backward pass.
 
-    Call it in the loss, right before the layer: ``layer = mpi.overlap(layer)``. When
+    Call it in the loss function, right before the layer:
+        ``layer = mpi.overlap(layer)``. When
     the backward pass has computed the gradients of the layer, they are added to the
     bucket, which is sent once it is full. Outside ``data_parallel``, ``overlap`` does
     nothing.
 
     Args:
-        parameters: A tree that is part of the differentiated parameters. If a tensor is
-            used in several places, its gradient is sent after the backward pass.
+        parameters: The parameters of a layer: a tree that is part of the differentiated
+            parameters. If a tensor is used in several places, its gradient is sent
+            after the backward pass.
 
     Example:
         >>> def loss(layers, x):

@@ -74,7 +74,10 @@ def _wait_for_all_ranks_to_start() -> Any:
 
 
 class DivergenceError(RuntimeError):
-    """The ranks do not run the same collective; needs ``PLUGRAD_MPI_DEBUG=1``."""
+    """The ranks do not run the same collective; raised only in debug mode.
+
+    ``PLUGRAD_MPI_DEBUG=1`` turns debug mode on.
+    """
 
 
 def rank() -> int:
@@ -154,7 +157,7 @@ class World:
             name: The name of the kernel.
             x: The input array.
             together: Whether all ranks take part; only then debug mode compares them.
-            attrs: The attributes.
+            attrs: The attributes of the kernel.
 
         """
         self._last = (name, x if x is None else (x.dtype, x.shape), attrs)
@@ -294,12 +297,12 @@ class Watchdog(threading.Thread):
                 self.alarm()
             asking = self.messages(ASK)
             if asking:
-                self.say("")
+                self.report("")
             self.sent += [
                 self.comm.Isend(EMPTY_MESSAGE, other, ANSWER) for other in asking
             ]
 
-    def say(self, suffix: str) -> None:
+    def report(self, suffix: str) -> None:
         """Report where this rank is."""
         here = self.here
         _write_message(
@@ -318,7 +321,7 @@ class Watchdog(threading.Thread):
     def alarm(self) -> None:
         """Ask all ranks where they are and end the job."""
         limit = f"{self.here.timeout:g} s (PLUGRAD_MPI_TIMEOUT)"
-        self.say(f"; it has waited for {limit}, so the job ends")
+        self.report(f"; it has waited for {limit}, so the job ends")
         if self.comm is None:
             if self.here.witness is not None:
                 self.here.witness.dismiss()

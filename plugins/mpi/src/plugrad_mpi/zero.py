@@ -28,8 +28,8 @@ class Sharded(NamedTuple):
         update: ``update(grads, state, params)`` returns the new parameters, the same on
             all ranks, and the state of this rank. The gradients are those of this rank:
             ``update`` averages them.
-        gather: ``gather(state, params)`` returns the whole state, for a checkpoint. It
-            does not depend on the number of ranks.
+        gather: ``gather(state, params)`` returns the whole state, for a checkpoint. The
+            whole state does not depend on the number of ranks.
         scatter: ``scatter(whole, params)`` returns the state of this rank.
 
     """
@@ -57,7 +57,7 @@ class _Vectors:
             self.lengths[name] = self.lengths.get(name, 0) + p.size
 
     def rows(self, name: str) -> int:
-        """Return the length of one rank's part."""
+        """Return the length of one rank's part of the vector of a dtype."""
         return -(-self.lengths[name] // self.here.size)
 
     def join(self, leaves: list[Tensor]) -> dict[str, Tensor]:
@@ -107,7 +107,8 @@ class _Vectors:
 def sharded(optimizer: Any) -> Sharded:
     """Return an optimizer whose state is divided among the ranks (ZeRO stage 1).
 
-    Pass it the local gradients, without ``data_parallel``.
+    Pass the gradients of this rank to ``update``, without ``data_parallel``, because
+    ``update`` averages them.
 
     Args:
         optimizer: An object with ``init(params)`` and ``update(grads, state, params)``,

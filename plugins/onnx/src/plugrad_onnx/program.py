@@ -35,8 +35,8 @@ class OnnxStep:
     """A node that is ready to run.
 
     Attributes:
-        function: Runs on tensors; the inputs in ``reads`` are NumPy arrays.
-        host: Runs on NumPy arrays; None if there is no such function.
+        function: The function for tensors; its inputs in ``reads`` are NumPy arrays.
+        host: The function for NumPy arrays; None if there is no such function.
         inputs: Slots of the input values.
         tensors: Positions of the inputs that must be tensors.
         reads: Positions of the inputs that must be NumPy arrays.
@@ -179,7 +179,7 @@ class OnnxProgram:
         return [values[place] for place in self.outputs]
 
     def steps(self) -> list[OnnxStep]:
-        """Return all steps."""
+        """Return the steps that run once, then those that run in each call."""
         return [*self.before, *self.after]
 
 

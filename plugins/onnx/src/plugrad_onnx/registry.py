@@ -40,8 +40,8 @@ class Op:
     """The implementation of an op.
 
     Attributes:
-        function: Called with the inputs by position and the attributes by name.
-        host: The same for NumPy arrays; None if there is no such function.
+        function: The function of the inputs, by position, and the attributes, by name.
+        host: The same function for NumPy arrays; None if there is none.
         reads: Positions of inputs that the function needs as NumPy arrays.
         either: Positions of inputs that may be tensors or NumPy arrays.
         random: Whether results differ between calls; such nodes are never folded.

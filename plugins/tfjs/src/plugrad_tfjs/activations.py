@@ -33,14 +33,14 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": pg.silu,
     "tanh": pg.tanh,
 }
-_CAMEL = {"hardSigmoid": "hard_sigmoid", "logSoftmax": "log_softmax"}
+_CAMEL_CASE_NAMES = {"hardSigmoid": "hard_sigmoid", "logSoftmax": "log_softmax"}
 
 
 def activation(name: Any) -> Activation:
-    """Return an activation by name; ValueError for an unknown name."""
+    """Return the activation of this name; raise ValueError if it is unknown."""
     if isinstance(name, dict):  # Keras 2 can write an activation as a layer
         name = str(name.get("class_name")).lower()
-    name = _CAMEL.get(str(name), str(name))
+    name = _CAMEL_CASE_NAMES.get(str(name), str(name))
     if name not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
         raise ValueError(f"there is no activation {name!r}; use one of {known}")
@@ -52,7 +52,7 @@ FUSED |= {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid"}
 
 
 def fused_names(names: Any) -> Fused:
-    """Parse the attribute ``fused_ops`` of a fused op."""
+    """Return whether a fused op has a bias, and its activation, from ``fused_ops``."""
     remaining = [*names] if isinstance(names, tuple) else [names]
     bias = remaining[:1] == ["BiasAdd"]
     remaining = remaining[bias:]

@@ -30,18 +30,17 @@ def basic_lstm_cell(
 ) -> tuple[Tensor, Tensor]:
     """Return the next state ``c'`` and output ``h'`` of an LSTM cell.
 
-    With ``i, j, f, o`` the four parts of
-    ``concat(data, h) · lstm_kernel + lstm_bias``::
+    ``i, j, f, o`` are the four parts of ``concat(data, h) · lstm_kernel + lstm_bias``::
 
         c' = σ(i) · tanh(j) + σ(f + forget_bias) · c
         h' = σ(o) · tanh(c')
 
     Args:
         forget_bias: A scalar; 1 makes the cell keep its state at the start of training.
-        lstm_kernel: ``[inputs + units, 4 · units]``.
-        lstm_bias: ``[4 · units]``.
-        data: ``[batch, inputs]``.
-        c: The state, ``[batch, units]``.
+        lstm_kernel: The weights, ``[inputs + units, 4 · units]``.
+        lstm_bias: The bias, ``[4 · units]``.
+        data: The input of this step, ``[batch, inputs]``.
+        c: The last state, ``[batch, units]``.
         h: The last output, ``[batch, units]``.
 
     Returns:
@@ -82,14 +81,14 @@ def _floating(op: str, *values: TensorLike) -> list[Tensor]:
         x if isinstance(x, NUMBER) else pg.asarray(x) for x in values
     ]
     if any(x.dtype.kind == "O" for x in operands if isinstance(x, Tensor)):
-        raise TypeError(f"{op}: there is no {op} of strings")
+        raise TypeError(f"{op}: strings are not supported")
     try:
         dtype = pg.result_type(*operands)
     except TypeError as error:
         reason = str(error).removeprefix("result_type: ")
         raise TypeError(f"{op}: {reason}") from None
     if dtype.kind == "c":
-        raise TypeError(f"{op}: there is no {op} of complex numbers ({dtype})")
+        raise TypeError(f"{op}: complex numbers ({dtype}) are not supported")
     floating = dtype if dtype.kind == "f" else pg.float32
     return [
         pg.astype(x, floating)

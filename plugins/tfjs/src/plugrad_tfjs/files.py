@@ -146,7 +146,7 @@ def _quantized_dtype(name: str, dtype: str, rule: Any) -> str:
 
 
 def _is_finite(value: Any) -> bool:
-    """Return whether a value is a number that fits a finite float."""
+    """Return whether a value is a number in the range of finite floats."""
     return type(value) in (int, float) and abs(value) < 1e300
 
 

@@ -139,7 +139,7 @@ class Reader:
         return ref[0] if self.nodes[ref[0]]["op"] == "Const" else ref
 
     def outputs(self) -> list[tuple[str, int]]:
-        """Return the outputs of the signature, or else those of the unused nodes."""
+        """Return the outputs of the signature, or else those that no node reads."""
         entries = self.entries("outputs")
         if entries:
             return [

@@ -24,7 +24,7 @@ from .topology import MODELS, Container, Spec, require
 
 __all__ = ["read_layers"]
 
-ENDINGS = ("_initializer", "_regularizer", "_constraint")
+IGNORED_SUFFIXES = ("_initializer", "_regularizer", "_constraint")
 # Settings that do not change the result at inference, or that follow from the weights.
 IGNORED = {"name", "dtype", "trainable", "batch_input_shape", "batch_shape", "seed"}
 IGNORED |= {"rate", "stddev", "noise_shape", "implementation", "unroll", "dropout"}
@@ -39,7 +39,7 @@ MERGES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _is_ignored(key: str) -> bool:
-    return key in IGNORED or key.endswith(ENDINGS)
+    return key in IGNORED or key.endswith(IGNORED_SUFFIXES)
 
 
 def read_layers(
@@ -50,7 +50,9 @@ def read_layers(
     topology = topology.get("model_config", topology)
     kind = require(topology, "class_name", str, "the topology")
     if kind not in MODELS:
-        raise ModelError([f"the topology is of class {kind!r}, not of {MODELS}"])
+        raise ModelError(
+            [f"the topology is of class {kind!r}; use one of {', '.join(MODELS)}"]
+        )
     top = Container(kind, topology.get("config"), "the model", budget)
     return Reader(top, weights).read()
 

@@ -24,7 +24,8 @@ class TfjsStep:
     Attributes:
         op: The name of the layer's class, or of the op.
         label: The description of the step in messages.
-        function: Called with the inputs by position, weights and settings by name.
+        function: A function of the inputs, by position, and the weights and settings,
+            by name.
         inputs: The names of the input values.
         outputs: The names of the output values.
         weights: For each weight parameter of the function, the name of its weight.

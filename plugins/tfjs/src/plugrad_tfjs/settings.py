@@ -1,7 +1,7 @@
 """Checks the settings of a layer or an op against the function that runs it.
 
 Each keyword-only parameter is a setting, and its annotation selects the check in
-``KINDS``. A parameter that is annotated as a ``Tensor`` is a weight instead.
+``CHECKS``. A parameter that is annotated as a ``Tensor`` is a weight instead.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _instance_of(kind: type, text: str) -> Callable[[Any], Any]:
     return check
 
 
-KINDS: dict[str, Callable[[Any], Any]] = {
+CHECKS: dict[str, Callable[[Any], Any]] = {
     "int": _int,
     "float": _float,
     "Ints": _ints,
@@ -134,7 +134,7 @@ def settings_of(
         else:
             try:
                 kind = str(p.annotation).removesuffix(" | None")
-                settings[p.name] = KINDS[kind](value)
+                settings[p.name] = CHECKS[kind](value)
             except TypeError as error:
                 problems.append(f"{p.name} must be {error}, not {value!r}")
             except ValueError as error:

@@ -140,7 +140,7 @@ class Container:
                     [f"{self.where}: the input {name!r} is not an InputLayer"]
                 )
         if len({*self.inputs}) < len(self.inputs):
-            raise ModelError([f"{self.where}: an input of {self.inputs} occurs twice"])
+            raise ModelError([f"{self.where}: its inputs {self.inputs} repeat a name"])
         for spec in self.specs.values():
             if spec.kind == "InputLayer" and spec.calls:
                 raise ModelError(

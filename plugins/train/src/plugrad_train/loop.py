@@ -555,7 +555,7 @@ class _Loop:
 
 
 def _copy_handles(tree: Tree) -> Tree:
-    """Return new handles on the tensors, because the next step donates these handles."""
+    """Return new handles on the tensors: the next step donates its arguments."""
     return pg.tree.map(lambda x: copy.copy(x) if isinstance(x, pg.Tensor) else x, tree)
 
 

@@ -21,10 +21,10 @@ def expanded(graph: Graph, names: Collection[str]) -> Graph:
 
 
 class Expansion:
-    """A graph that is being expanded.
+    """Expands a graph, step by step.
 
     Attributes:
-        steps: The steps so far.
+        steps: The steps of the expanded graph so far.
         constants, specs: The constants and specs of the graph and the decompositions.
 
     """

@@ -39,8 +39,8 @@ def save(
             kernels it calls must not depend on the values of its inputs.
         example_inputs: A list with one example tensor per input.
         path: The file to write; None: no file.
-        input_names: By default ``x0``, ``x1`` and so on.
-        output_names: By default ``y0``, ``y1`` and so on.
+        input_names: The names of the inputs; by default ``x0``, ``x1`` and so on.
+        output_names: The names of the outputs; by default ``y0``, ``y1`` and so on.
 
     Raises:
         TypeError: ``example_inputs`` is not a list or a tuple.

@@ -112,7 +112,7 @@ class Writer:
         names = [names] if isinstance(names, str) else names
         for number, name in zip(step.outputs, names, strict=True):
             self.names[number] = name
-            self.specs[name] = self.graph.specs[number]  # emit has guessed it
+            self.specs[name] = self.graph.specs[number]  # replaces emit's guess
 
     # --- helpers for the table ---------------------------------------------------
 
@@ -141,7 +141,7 @@ class Writer:
         return name
 
     def transpose(self, x: str, axes: Sequence[int]) -> str:
-        """Permute the axes of a value; transposes that cancel are left out."""
+        """Permute axes, and return the name of the result; transposes may cancel."""
         perm = tuple(axes)
         if perm == tuple(range(len(perm))):
             return x
@@ -156,7 +156,7 @@ class Writer:
         return name
 
     def reshape(self, x: str, shape: Sequence[int]) -> str:
-        """Reshape a value."""
+        """Reshape a value, and return the name of the result."""
         return self.emit("Reshape", x, self.ints(*shape))
 
 

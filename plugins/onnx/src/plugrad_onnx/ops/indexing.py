@@ -85,14 +85,16 @@ def scatter_nd(
 def tensor_scatter(
     cache: Value,
     update: Value,
-    write: Value = None,
+    write_indices: Value = None,
     *,
     axis: int = -2,
     mode: str = "linear",
 ) -> Value:
     axis, n = axis % cache.ndim, cache.shape[axis]
     batch, count = cache.shape[0], update.shape[axis]
-    start = pg.zeros((batch,), dtype="int64") if write is None else write
+    start = (
+        pg.zeros((batch,), dtype="int64") if write_indices is None else write_indices
+    )
     positions = pg.expand_dims(start, 1) + np.arange(count)
     if mode == "circular":
         positions = pg.remainder(positions, n)

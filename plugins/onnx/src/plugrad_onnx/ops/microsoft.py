@@ -57,7 +57,10 @@ def fused_matmul(
     transBatchA: int = 0,
     transBatchB: int = 0,
 ) -> Value:
-    """Multiply; ``transBatchA`` and ``B`` move the first axis after the batch axes."""
+    """Multiply matrices.
+
+    ``transBatchA`` and ``transBatchB`` say that an operand is ``[m, batch..., k]``.
+    """
     a = _with_batch_first(a) if transBatchA else a
     b = _with_batch_first(b) if transBatchB else b
     flips = {"transpose_a": bool(transA), "transpose_b": bool(transB)}
@@ -120,7 +123,7 @@ def skip_simplified_layer_normalization(
 
 
 def _total(x: Value, skip: Value, bias: Value) -> Value:
-    """Return the sum; ``skip`` may lack the batch axis."""
+    """Return the sum of the inputs; ``skip`` may lack the batch axis."""
     total = x + skip
     return total if bias is None else total + bias
 

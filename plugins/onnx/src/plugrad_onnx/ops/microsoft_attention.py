@@ -58,7 +58,7 @@ def group_query_attention(
     *,
     num_heads: int,
     kv_num_heads: int,
-    how: Grouped = GROUPED,
+    options: Grouped = GROUPED,
 ) -> Value:
     """Attend to the keys up to each token; groups of query heads share a key head.
 
@@ -66,25 +66,25 @@ def group_query_attention(
     the keys and values follow those of the queries. ``last_positions`` contains the
     position of the last token of each sequence, and ``total_length`` is the length of
     the longest one. For a first prompt, only the first of the ``positions`` is used,
-    as in ONNX Runtime. The results are the attention and the new caches.
+    as in ONNX Runtime. The results are the output of the attention and the new caches.
     """
-    if how.smooth_softmax > 0:
+    if options.smooth_softmax > 0:
         raise NotImplementedError("GroupQueryAttention: smooth_softmax=1")
     heads = (num_heads, kv_num_heads, kv_num_heads)
     q, k, v = _heads_last(query, key, value, heads)
     length = q.shape[1]
     start = pg.maximum(pg.reshape(last_positions, (-1, 1)) + (1 - length), 0)
     own = start + pg.arange(length)  # the position of each token
-    if how.do_rotary:
+    if options.do_rotary:
         if positions is not None and length == int(total_length):
             positions = positions[:1, :1] + pg.arange(length)
         turns = own if positions is None else positions, cosines, sines
-        q, k = (rotated(x, *turns, bool(how.rotary_interleaved)) for x in (q, k))
+        q, k = (rotated(x, *turns, bool(options.rotary_interleaved)) for x in (q, k))
     q, k, v = (pg.permute_dims(x, (0, 2, 1, 3)) for x in (q, k, v))
     k = with_cache(past_key, k, start, int(total_length))
     v = with_cache(past_value, v, start, int(total_length))
-    mask = joined_masks(visible_keys(own, k.shape[2], how.local_window_size), bias)
-    return merged(attend(q, k, v, how.scale, mask, how.softcap)), k, v
+    mask = joined_masks(visible_keys(own, k.shape[2], options.local_window_size), bias)
+    return merged(attend(q, k, v, options.scale, mask, options.softcap)), k, v
 
 
 def _heads_last(
@@ -153,7 +153,7 @@ def multi_head_attention(
     are caches ``[batch, heads, keys, size]``. ``bias`` is added to the features of all
     three, except caches. ``mask`` is 0 for padding keys, either once for all queries or
     separately for each query; or it contains the number of keys of each sequence. The
-    results are the attention, all keys, and all values.
+    results are the output of the attention, all keys, and all values.
     """
     if key is None or value is None:
         raise NotImplementedError("MultiHeadAttention: packed keys and values")
@@ -183,7 +183,7 @@ def _with_bias(inputs: list[Value], bias: Value) -> list[Value]:
 
 
 def padding_bias(mask: Value, total: int, filler: float) -> Value:
-    """Return the addend of the scores: ``filler`` for padding keys, else 0."""
+    """Return a tensor to add to the scores: ``filler`` for padding keys, else 0."""
     if mask.ndim == 1:
         mask = pg.astype(pg.arange(total) < mask[:, None], "int32")
     if mask.ndim == 2:
@@ -227,7 +227,7 @@ def merged(y: Value) -> Value:
 def attend(
     q: Value, k: Value, v: Value, scale: float, mask: Value, softcap: float = 0.0
 ) -> Value:
-    """Return the attention; groups of query heads may share a key head.
+    """Return the output of attention; groups of query heads may share a key head.
 
     Args:
         q: The queries.

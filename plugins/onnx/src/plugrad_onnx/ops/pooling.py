@@ -128,9 +128,9 @@ def _to_output_indices(
     """Return flat indices into an output that is larger than the inferred shape.
 
     In MaxPool, ONNX Runtime and PyTorch, indices refer to the shape of this output. In
-    the ONNX node test, they refer to the inferred shape. Indices are converted only
-    if, read as indices into the inferred shape, each of them lies in the window of its
-    maximum, but not if read as indices into the output.
+    the ONNX node test, they refer to the inferred shape. Convert the indices only if
+    each of them lies in the window of its maximum when read as an index into the
+    inferred shape, but not when read as an index into the output.
     """
     in_wanted = _coordinates(indices, wanted)
     in_inferred = _coordinates(indices, inferred)

@@ -114,10 +114,10 @@ def weights(
     """Return weights minus their zero point, and the remaining zero point or None.
 
     Weights for the ops of ``pg.quantized`` are int8. If their difference from the zero
-    point does not fit into int8, a zero point remains, which the epilogue subtracts: a
-    column of ones is appended to the weights, except to depthwise filters, and the
-    epilogue subtracts the product with this column times the remaining zero point.
-    Other weights are float32.
+    point does not fit into int8, a zero point remains, and a column of ones is appended
+    to the weights, except to depthwise filters. The product with this column is the sum
+    of the inputs; the epilogue subtracts this sum times the remaining zero point. Other
+    weights are float32.
     """
     if not matrix and (w.ndim > 4 or (group > 1 and w.shape[1] > 1)):
         per_channel = zero is not None and zero.size > 1
@@ -313,7 +313,7 @@ def _convolve_in_pieces(
     epilogue: Any,
     window: Window,
     group: int,
-    last_: int,
+    channels_last: int,
 ) -> Value:
     """Convolve in float32, in pieces with few enough channels for exact sums."""
     options: Any = {"window": window, "group": group}
@@ -333,7 +333,7 @@ def _convolve_in_pieces(
         ]
         y = pg.add_n([pg.astype(part, "int32") for part in parts])
     y = _apply_epilogue(to_channels_last(y), None, *epilogue)
-    return y if last_ else to_channels_first(y)
+    return y if channels_last else to_channels_first(y)
 
 
 def _integer_conv(

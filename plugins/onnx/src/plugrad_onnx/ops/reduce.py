@@ -16,7 +16,7 @@ Ints = tuple[int, ...]
 
 
 def _extreme(word: str, sign: float) -> Any:
-    """Return a max or min reduction; for no elements, it yields the extreme value."""
+    """Return a max or min reduction; over no elements, it is the dtype's limit."""
 
     def extreme(xp: Any, x: Value, axes: Ints | None, keep: bool) -> Value:
         options: dict[str, Any] = {"axis": axes, "keepdims": keep}

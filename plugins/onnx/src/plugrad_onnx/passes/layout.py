@@ -22,13 +22,14 @@ from ..registry import Value, op
 
 __all__ = ["with_channels_last"]
 
-# Ops that the pass always rewrites. It rewrites the ops in the lists below only if an
-# input is channels-last.
+# Ops that the pass always rewrites.
 STARTS = (
     *("Conv", "ConvTranspose", "plugrad.QuantizedConv"),
     *("MaxPool", "AveragePool", "LpPool"),
 )
+# Ops that compute a filter from another filter.
 FILTERS = ("plugrad.FoldedFilter", "plugrad.ScaledFilter")
+# Ops that the pass rewrites only if an input is channels-last.
 FOLLOWS = """
 BatchNormalization GlobalAveragePool GlobalLpPool GlobalMaxPool InstanceNormalization
 LRN Resize Upsample

@@ -27,7 +27,7 @@ _BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2, TensorProto.BFLOAT16: 16}
 
 
 def described(name: str, kind: TypeProto) -> ValueInfo:
-    """Return a ``ValueInfo`` from the file; TypeError for an unsupported dtype."""
+    """Return the ``ValueInfo`` of a value; raise TypeError for an unsupported dtype."""
     while kind.WhichOneof("value") == "optional_type":
         kind = kind.optional_type.elem_type
     tensor = kind.tensor_type
@@ -136,18 +136,21 @@ def _from_file(
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise ValueError(f"its external data has the offset or length {text!r}")
+        raise ValueError(
+            f"the offset or length of its external data is {text!r}; expected a number"
+        )
     return int(text)
 
 
 def to_dense(
     sparse: onnx.SparseTensorProto, folder: Path | None, budget: pg.Budget
 ) -> Array:
-    """Return a sparse tensor as a dense array; ``MAX_EXPANDED_ELEMENTS`` applies."""
+    """Return a sparse tensor as a dense array of limited size."""
     shape = tuple(sparse.dims)
     if any(n < 0 for n in shape) or math.prod(shape) > MAX_EXPANDED_ELEMENTS:
         raise ValueError(
-            f"its shape {shape} has more than {MAX_EXPANDED_ELEMENTS} elements"
+            f"its shape {shape} has a negative size, or more than "
+            f"{MAX_EXPANDED_ELEMENTS} elements"
         )
     values = to_array(sparse.values, folder, budget)
     indices = to_array(sparse.indices, folder, budget)

@@ -24,7 +24,7 @@ def channels_last(x: Any, data_format: str, function: Callable[[Any], Any]) -> A
 
 
 def spread(sizes: Ints, rank: int) -> Ints:
-    """Return a size for each spatial axis."""
+    """Return a size for each of ``rank`` axes; a single size applies to all."""
     return sizes * rank if len(sizes) == 1 else sizes
 
 

@@ -20,7 +20,7 @@ HARD_SIGMOID: Any = "hard_sigmoid"
 State = tuple[Any, ...]
 
 
-def _gates(count: int) -> Shapes:
+def _weight_shapes(count: int) -> Shapes:
     def shapes(s: Mapping[str, Any]) -> dict[str, Any]:
         units = s["units"]
         width = count * s["units"]
@@ -70,7 +70,7 @@ def _input_gates(x: Any, kernel: Any, bias: Any) -> Any:
     return y if bias is None else y + bias
 
 
-@layer("SimpleRNN", shapes=_gates(1), masks="takes")
+@layer("SimpleRNN", shapes=_weight_shapes(1), masks="takes")
 def simple_rnn(
     x: Any,
     *states: Any,
@@ -93,7 +93,7 @@ def simple_rnn(
     return _scan(step, _input_gates(x, kernel, bias), start, mask, order)
 
 
-@layer("GRU", shapes=_gates(3), masks="takes")
+@layer("GRU", shapes=_weight_shapes(3), masks="takes")
 def gru(
     x: Any,
     *states: Any,
@@ -124,7 +124,7 @@ def gru(
     return _scan(step, _input_gates(x, kernel, bias), start, mask, order)
 
 
-@layer("LSTM", shapes=_gates(4), masks="takes")
+@layer("LSTM", shapes=_weight_shapes(4), masks="takes")
 def lstm(
     x: Any,
     *states: Any,

@@ -19,8 +19,9 @@ class Layer:
     """The implementation of a layer class.
 
     Attributes:
-        function: Called with the inputs by position, weights and settings by name.
-        shapes: Returns the shapes of the weights for given settings.
+        function: A function of the inputs, by position, and the weights and settings,
+            by name.
+        shapes: A function that returns the shapes of the weights for given settings.
         masks: How a time-step mask is treated. "keeps": the output gets the same mask;
             "takes": the function gets it as ``mask``; "drops": it is ignored;
             "refuses": the model is refused.

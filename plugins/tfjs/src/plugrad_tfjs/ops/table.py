@@ -23,7 +23,7 @@ class Op:
     """The implementation of an op.
 
     Attributes:
-        function: Called with the inputs by position and the attributes by name.
+        function: A function of the inputs, by position, and the attributes, by name.
         reads: Positions of inputs that the function gets as NumPy arrays.
         frozen: Positions of inputs that training does not change.
 
