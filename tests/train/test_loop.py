@@ -174,7 +174,7 @@ def test_early_stopping_counts_epochs_without_a_better_metric():
     assert fitted.ended == "no better accuracy for 2 epochs"
     found = [r["accuracy"] for r in fitted.history if r["step"] % 4 == 0]
     assert found == [0.5, 0.6, 0.7, 0.7, 0.65]
-    with pytest.raises(ValueError, match="no metric 'other'; there are 'loss'"):
+    with pytest.raises(ValueError, match="no metric 'other'; use one of 'loss'"):
         fit(epochs=1, callbacks=[pt.EarlyStopping("other")])
 
 

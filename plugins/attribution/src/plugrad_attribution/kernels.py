@@ -6,8 +6,7 @@ relevance goes to its input (the identity rule). Of two factors that both depend
 input, each gets half.
 
 Map: the linear kernels; element-wise functions; products; sums; normalizations;
-    softmax; the kernels for
-which there is no rule.
+softmax; the kernels for which there is no rule.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def _absolute(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
 
 
 def _log_softmax(dy: Tensor, at_input: Given, at_baseline: Given) -> Tensor:
-    """Apply the rule for log-softmax: those for exp, sum, log and difference, composed.
+    """Apply the rule for log-softmax: rules for exp, sum, log and difference, composed.
 
     With ``s = Σ exp(x)``, the slope of ``log s`` with respect to ``x_i`` is that of
     ``exp(x_i)`` over that of ``exp(log s)``, which is between 0 and 1.

@@ -1,7 +1,7 @@
 """Splits text by byte-level BPE, as GPT-2, Llama 3, Qwen2 and SmolLM do.
 
 The package ``tokenizers`` performs the merges. The vocabulary represents each byte by a
-    printable character: a space is ``Ġ``.
+printable character: a space is ``Ġ``.
 """
 
 from __future__ import annotations

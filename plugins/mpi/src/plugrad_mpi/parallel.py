@@ -174,11 +174,10 @@ def _mark(*leaves: Tensor) -> tuple[Any, Callable[..., Any]]:
 def overlap(parameters: Tree, /) -> Tree:
     """Return parameters whose gradients are sent during the backward pass.
 
-    Call it in the loss function, right before the layer:
-        ``layer = mpi.overlap(layer)``. When
-    the backward pass has computed the gradients of the layer, they are added to the
-    bucket, which is sent once it is full. Outside ``data_parallel``, ``overlap`` does
-    nothing.
+    Call it in the loss function, right before the layer: ``layer =
+    mpi.overlap(layer)``. When the backward pass has computed the gradients of the
+    layer, they are added to the bucket, which is sent once it is full. Outside
+    ``data_parallel``, ``overlap`` does nothing.
 
     Args:
         parameters: The parameters of a layer: a tree that is part of the differentiated

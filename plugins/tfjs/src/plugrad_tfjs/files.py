@@ -99,7 +99,7 @@ def _file_bytes(path: Any, folder: Path, seen: set[Path], budget: pg.Budget) -> 
 
 
 def size_of(value: Any) -> int:
-    """Return a value as the size of an axis; ValueError if it is not a valid size."""
+    """Return a value as the size of an axis; raise ValueError if it is not valid."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
     if type(value) is not int or not 0 <= value < 2**48:

@@ -57,7 +57,7 @@ class EarlyStopping:
         if self.metric not in progress.metrics:
             names = ", ".join(map(repr, progress.metrics))
             raise ValueError(
-                f"EarlyStopping: there is no metric {self.metric!r}; there are {names}"
+                f"EarlyStopping: there is no metric {self.metric!r}; use one of {names}"
             )
         value = self.sign * progress.metrics[self.metric]
         best = self.state["best"]

@@ -256,7 +256,8 @@ def fit(
             epoch.
         callbacks: Functions of ``Progress``, called at each report. If one returns
             text, training ends with the text as the reason.
-        checkpoints: The ``Checkpoints`` that are saved after each epoch and at the end.
+        checkpoints: The ``Checkpoints`` with which to save after each epoch and at the
+            end.
         save_every: The number of steps between additional checkpoints.
         resume: Whether to continue from the newest checkpoint, if there is one. With
             the same arguments, the result has the same bits as without the

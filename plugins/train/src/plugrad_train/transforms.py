@@ -386,7 +386,7 @@ def learning_rate(state: Any, /) -> pg.Tensor:
 
 
 def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
-    """Return the state with a new learning rate; a schedule overwrites it again.
+    """Return the state with a new learning rate; a schedule replaces it in each step.
 
     Raises:
         ValueError: The state has no learning rate, or the rate is a number below 0,

@@ -16,7 +16,10 @@ Ints = tuple[int, ...]
 
 
 def _extreme(word: str, sign: float) -> Any:
-    """Return a max or min reduction; over no elements, it is the dtype's limit."""
+    """Return a max or min reduction.
+
+    Over no elements, a max is the lowest number of the dtype, and a min the highest.
+    """
 
     def extreme(xp: Any, x: Value, axes: Ints | None, keep: bool) -> Value:
         options: dict[str, Any] = {"axis": axes, "keepdims": keep}

@@ -137,7 +137,8 @@ def _from_file(
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise ValueError(
-            f"the offset or length of its external data is {text!r}; expected a number"
+            f"the offset or length of its external data is {text!r}; expected up to 18 "
+            "digits"
         )
     return int(text)
 
