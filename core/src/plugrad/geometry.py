@@ -1,7 +1,7 @@
 """Shape rules that both ops and backends need, as pure functions of shapes.
 
 An op applies a rule once and passes the result to the kernel as an attribute, so no
-backend recomputes an output shape, or disagrees about it.
+backend recomputes an output shape, or computes a different one.
 
 Map: ``Windows`` of convolutions and pooling, made by ``windows``, ``convolution`` and
 ``depthwise``; ``Resizing`` and ``Rotation`` of images; axes; shapes; strides.
@@ -122,7 +122,7 @@ def windows(
     groups: int = 1,
     output_sizes: Sequence[int] | None = None,
 ) -> Windows:
-    """Return the windows over a channels-last ``shape``, or raise if it does not fit.
+    """Return the windows over a channels-last ``shape``; raise if they do not fit.
 
     Args:
         op: The name of the caller, for messages.
@@ -140,14 +140,14 @@ def windows(
             half of it fits.
         channels: The channels of the output; by default those of ``shape``.
         groups: See ``Windows``.
-        output_sizes: The number of windows on each axis, if the output is given. Then
-            the rounding mode that leads to this number is chosen.
+        output_sizes: The number of windows on each axis, if the output is given. The
+            rounding that gives this number is then used.
 
     """
     n = len(shape) - 2
     if output_sizes is not None and len(output_sizes) != n:
         raise ValueError(
-            f"{op}: the output must have rank {n + 2}, the rank of {shape}"
+            f"{op}: the output must have rank {n + 2}, like the input of shape {shape}"
         )
     if groups < 1 or shape[-1] % groups:
         raise ValueError(
@@ -179,7 +179,7 @@ def convolution(
     rank(op, "filter", filter, spatial)
     groups = integer(op, "groups", groups, 1)
     if shape[-1] != filter[-2] * groups or filter[-1] % groups:
-        cut = f" cut into {groups} groups" if groups != 1 else ""
+        cut = f" in {groups} groups" if groups != 1 else ""
         error = ValueError(
             f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} and "
             f"gives {filter[-1]}{cut} (shapes {shape} and {filter})"
@@ -192,7 +192,7 @@ def convolution(
 def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
     """Return the windows of ``filter`` (window, channels, multiplier) over ``shape``.
 
-    The groups are single channels. ``more`` are arguments of ``windows``.
+    Each channel is a group of its own. ``more`` are arguments of ``windows``.
     """
     rank(op, "the input", shape, 2)
     rank(op, "filter", filter, 2)
@@ -298,7 +298,7 @@ def _positive_integers(op: str, what: str, value: Sizes, n: int) -> Shape:
 
 
 def _padding(op: str, pad: Any, n: int) -> Any:
-    """Return "same", "valid", or how much to pad at both ends of ``n`` axes."""
+    """Return "same", "valid", or the padding (before, after) of each of ``n`` axes."""
     if isinstance(pad, str) and pad in ("same", "valid"):
         return pad
     if entries(pad) is not None:

@@ -1,8 +1,8 @@
 """Shared parts of importers, which load and run model files.
 
 plugrad-onnx and plugrad-tfjs are built on this module; use it for importers of other
-formats. ``import plugrad`` does not import it. A loader collects all problems of a
-file, and raises them together::
+formats. ``import plugrad`` does not import it. A loader collects all problems of a file
+and raises them together::
 
     def load(path, *, backend=None, budget=None):
         budget = pg.Budget.started(budget, "load")
@@ -15,7 +15,7 @@ file, and raises them together::
                 raise importing.ModelError(problems)
             ...
 
-Map: errors of a load; inputs of a node; inputs of a model; order; values during a run.
+Map: load errors; inputs of a node; inputs of a model; order; values during a run.
 """
 
 from __future__ import annotations
@@ -57,18 +57,19 @@ MAX_PROBLEM_CHARACTERS = 500  # how much of one problem a message shows
 MAX_PROBLEMS = 50  # how many problems a message shows
 N = TypeVar("N")
 
-# --- errors of a load ------------------------------------------------------------
+# --- load errors -----------------------------------------------------------------
 
 
 class ModelError(ValueError):
     """A model that cannot be loaded.
 
     Args:
-        problems: Every obstacle, one text each. The message shows the first 50
-            problems, up to 500 characters of each, with control characters escaped.
+        problems: A text for each problem that keeps the model from being loaded. The
+            message shows the first 50, up to 500 characters of each, with control
+            characters escaped.
 
     Attributes:
-        problems: The problems, each once, as the message shows them.
+        problems: The problems as the message shows them, without duplicates.
 
     """
 

@@ -1,4 +1,4 @@
-"""Every op, by family; the core's contracts are collected from here.
+"""All ops, by family. The core's kernel contracts are collected from these modules.
 
 Each folder contains related families; its docstring lists them. A folder or module
 imports only those below it in this list:

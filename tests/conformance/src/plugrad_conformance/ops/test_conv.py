@@ -356,7 +356,7 @@ ERRORS = [
     ({"x": (2, 5)}, r"conv2d: x must have rank 4, or 3 without a batch; got shape"),
     ({"filter": (3, 2, 3)}, r"conv2d: filter must have rank 4, got shape \(3, 2, 3\)"),
     ({"filter": (3, 2, 5, 4)}, "conv2d: input has 3 channels but filter expects 5"),
-    ({"groups": 2}, "3 channels but filter expects 3 and gives 4 cut into 2 groups"),
+    ({"groups": 2}, "3 channels but filter expects 3 and gives 4 in 2 groups"),
     ({"groups": 0}, "conv2d: groups 0 must be 1 or more"),
     ({"filter": (6, 2, 3, 4)}, r"a window of 6 does not fit into 5 elements"),
     ({"dilations": 3}, r"a window of 7 does not fit .* padded by \(0, 0\)"),

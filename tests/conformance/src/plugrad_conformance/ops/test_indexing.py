@@ -211,7 +211,7 @@ ERRORS = [
     (slice(0.5), TypeError, "the ends of a slice must be integers or None"),
     (1.0, TypeError, "an index must be an integer, a slice, .* got float"),
     ("a", TypeError, "got str"),
-    ([0.5], TypeError, "an index must be integers or bool, not float32"),
+    ([0.5], TypeError, "an index must contain integers or bool, not float32"),
     (np.ones(2), TypeError, "not float64; cast it"),
 ]
 

@@ -200,7 +200,7 @@ ERRORS = [
     (
         lambda: pg.pad(X, [(2, 0), (0, 0)], mode="reflect"),
         ValueError,
-        r"pad: an axis of size 2 has no \(2, 0\) elements to mirror",
+        r"pad: an axis of size 2 cannot mirror \(2, 0\) elements",
     ),
     (lambda: pg.pad(X, [(0, 0), (0, 4)], mode="symmetric"), ValueError, "size 3"),
     (

@@ -172,8 +172,8 @@ def space_to_batch_nd(
             in ``block_shape``.
         block_shape: The sizes of a block along each spatial axis; an int stands for a
             single axis.
-        paddings: How many zeros to add before and after each spatial axis, as pairs;
-            False for bool, and empty strings for strings.
+        paddings: A pair (before, after) for each spatial axis: how many elements to add
+            at its ends. They are 0, False or empty strings, depending on the dtype.
 
     Returns:
         A tensor ``[batch · prod(block_shape), *(padded space / block_shape), *rest]``
@@ -202,7 +202,7 @@ def space_to_batch_nd(
 def _blocks(op: str, x: Spec | Tensor, block_shape: Ints) -> Shape:
     blocks = integers(op, "block_shape", block_shape)
     if len(x.shape) <= len(blocks) or min(blocks, default=1) < 1:
-        rule = f"block_shape {blocks} must be positive sizes for fewer axes than x has"
+        rule = f"block_shape {blocks} must be positive sizes, fewer than the axes of x"
         raise misfit(op, rule, x)
     return blocks
 
@@ -267,8 +267,8 @@ def batch_to_space_nd(
             in ``block_shape``.
         block_shape: The sizes of a block along each spatial axis; an int stands for a
             single axis.
-        crops: How many elements to remove from the start and the end of each spatial
-            axis, as pairs.
+        crops: A pair (before, after) for each spatial axis: how many elements to remove
+            at its ends.
 
     Returns:
         A tensor ``[batch / prod(block_shape), *(space · block_shape - crops), *rest]``

@@ -85,7 +85,7 @@ def gather(
     Args:
         x: A tensor of any dtype with at least one axis.
         indices: Integers of any shape.
-        axis: The axis of ``x``.
+        axis: The axis of ``x`` along which to gather.
         batch_dims: The number of leading axes that ``x`` and ``indices`` share, at most
             ``axis``. A negative number is added to the rank of ``indices``.
 
@@ -305,7 +305,7 @@ def take(
     Args:
         x: A tensor of any dtype with at least one axis.
         indices: Integers of any shape.
-        axis: The axis of ``x``; may be None if it has only one.
+        axis: The axis along which to take slices; it may be None if ``x`` has only one.
 
     Returns:
         A tensor with the dtype of ``x`` and the shape
@@ -347,7 +347,7 @@ def take_along_axis(
     Args:
         x: A tensor of any dtype.
         indices: Integers, with as many axes as ``x``; all axes but ``axis`` broadcast.
-        axis: The axis.
+        axis: The axis along which to take elements.
 
     Returns:
         A tensor with the dtype of ``x``. Its size along ``axis`` is that of
@@ -511,7 +511,7 @@ def one_hot(
 ) -> Tensor:
     """Return ``on_value`` at each index along a new axis, and ``off_value`` elsewhere.
 
-    An index that is out of range gives ``off_value`` everywhere.
+    An index that is out of range gives ``off_value`` along the whole axis.
 
     Args:
         indices: Integers of any shape.

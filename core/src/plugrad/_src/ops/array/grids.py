@@ -72,15 +72,15 @@ def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:
 def tril_indices(
     n: int, /, m: int | None = None, *, k: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Return the rows and columns of the lower triangle of an ``[n, m]`` matrix.
+    """Return the row and column indices of the lower triangle of an ``[n, m]`` matrix.
 
     ``x[tril_indices(n)]`` contains the elements of that triangle, row by row.
 
     Args:
         n: The number of rows.
         m: The number of columns; by default ``n``.
-        k: The last diagonal: 0 is the main one, positive numbers are above it, negative
-            ones below it.
+        k: The last diagonal of the triangle: 0 is the main one, positive numbers are
+            above it, negative ones below it.
 
     Returns:
         Two int32 tensors of the same size.
@@ -104,15 +104,15 @@ def tril_indices(
 def triu_indices(
     n: int, /, m: int | None = None, *, k: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Return the rows and columns of the upper triangle of an ``[n, m]`` matrix.
+    """Return the row and column indices of the upper triangle of an ``[n, m]`` matrix.
 
     ``x[triu_indices(n)]`` contains the elements of that triangle, row by row.
 
     Args:
         n: The number of rows.
         m: The number of columns; by default ``n``.
-        k: The first diagonal: 0 is the main one, positive numbers are above it,
-            negative ones below it.
+        k: The first diagonal of the triangle: 0 is the main one, positive numbers are
+            above it, negative ones below it.
 
     Returns:
         Two int32 tensors of the same size.

@@ -101,8 +101,8 @@ def arange(
     """Return the numbers ``start, start + step, …`` that come before ``stop``.
 
     ``arange(stop)`` starts at 0. If not all arguments are integers, elements are
-    computed in float64 and then cast. Arguments may be scalar tensors, which must be
-    integers, except for the end. There is no gradient.
+    computed in float64 and then cast. Arguments may be scalar tensors; those for the
+    start and the step must be integers. There is no gradient.
 
     Args:
         start: The first number, or the end if ``stop`` is None.
@@ -261,7 +261,7 @@ def linspace(
 def _linspace_of_tensors(
     start: End, stop: End, num: int, dtype: Any, endpoint: bool
 ) -> Tensor:
-    """Compute ``linspace`` with ops: at least one of its ends is a tensor."""
+    """Compute ``linspace`` with differentiable ops, if an end is a tensor."""
     for name, end in (("start", start), ("stop", stop)):
         if not is_scalar(end):
             number("linspace", name, end)

@@ -37,7 +37,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 def _slice_spec(x: Spec, *, begin: Shape, size: Shape) -> Spec:
     if len(begin) != len(x.shape) or len(size) != len(x.shape):
-        raise misfit("slice", f"begin {begin} and size {size} must name each axis", x)
+        raise misfit("slice", f"begin {begin} and size {size} must cover each axis", x)
     _check_inside(x, begin, size)
     return Spec(size, x.dtype)
 
@@ -60,13 +60,13 @@ SLICE = Kernel(
 def _strided_slice_spec(x: Spec, *, begin: Shape, size: Shape, strides: Shape) -> Spec:
     rank = len(x.shape)
     if not len(begin) == len(size) == len(strides) == rank:
-        rule = f"begin {begin}, size {size} and strides {strides} must name each axis"
+        rule = f"begin {begin}, size {size} and strides {strides} must cover each axis"
         raise misfit("strided_slice", rule, x)
     for b, k, s, n in zip(begin, size, strides, x.shape, strict=True):
         last, room = (b + (k - 1) * s, n) if k else (b, n + 1)
         if not (0 <= b < room and 0 <= last < room and 0 < abs(s) < 2**31):
-            rule = f"begin {begin}, size {size} and strides {strides}, which are not 0,"
-            raise misfit("strided_slice", f"{rule} must lie inside", x)
+            rule = f"begin {begin}, size {size} and strides {strides} must lie inside x"
+            raise misfit("strided_slice", f"{rule}, and no stride may be 0", x)
     return Spec(size, x.dtype)
 
 
@@ -115,7 +115,7 @@ gradients(STRIDED_SLICE, x=_strided_slice_gradient)
 
 
 def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tensor:
-    """Return ``size`` elements of one axis and all elements of the others."""
+    """Slice one axis: take ``size`` elements from ``begin`` on, ``stride`` apart."""
     begins = [0] * len(x.shape)
     sizes = [*x.shape]
     strides = [1] * len(x.shape)
@@ -214,7 +214,7 @@ def _mirror_pad_spec(x: Spec, *, paddings: Pairs, mode: str) -> Spec:
 def _check_mirrors(x: Spec | Tensor, paddings: Pairs, mode: str) -> None:
     for n, padding in zip(x.shape, paddings, strict=True):
         if max(padding) > max(n - (mode == "reflect"), 0):
-            rule = f"an axis of size {n} has no {padding} elements to mirror ({mode})"
+            rule = f"an axis of size {n} cannot mirror {padding} elements ({mode})"
             raise misfit("pad", rule, x)
 
 
@@ -256,7 +256,7 @@ def pad(
         A larger tensor with the dtype of ``x``.
 
     Raises:
-        ValueError: There is not one pair for each axis, a number is negative, or an
+        ValueError: The number of pairs is not that of axes, a number is negative, or an
             axis has too few elements to mirror, or none to repeat.
         TypeError: The dtype cannot represent ``constant_values``.
 

@@ -240,7 +240,7 @@ def _exact_integers(
 
 
 def _extremes(x: np.ndarray[Any, Any]) -> list[float]:
-    """Return the extremes of all numbers, and then those of the finite numbers."""
+    """Return the least and greatest number, and then those of the finite numbers."""
     ends = [x.min().item(), x.max().item()]
     if all(map(isfinite, ends)):
         return ends
@@ -291,7 +291,7 @@ def _stacked(values: Any, dtype: Any) -> Tensor:
     if len({x.shape for x in tensors}) > 1:
         shapes = ", ".join(str(x.shape) for x in tensors)
         raise ValueError(
-            f"asarray: a list of tensors must have one shape, got {shapes}; use concat"
+            f"asarray: tensors in a list must have one shape, got {shapes}; use concat"
         )
     y = shape.stack(tensors)
     return y if dtype is None else creation.cast(y, dtype)

@@ -216,7 +216,7 @@ def add_n(xs: Sequence[TensorLike], /) -> Tensor:
         A tensor of their shape and promoted dtype.
 
     Raises:
-        TypeError: ``xs`` is not a list or tuple, or holds tensors of strings.
+        TypeError: ``xs`` is not a list or tuple, or contains tensors of strings.
         ValueError: ``xs`` is empty, or the shapes differ.
 
     Example:

@@ -345,7 +345,7 @@ def where(
     """Return ``x1`` where ``condition`` is True, and ``x2`` where it is False.
 
     The elements are copied, so elements that are not selected do not affect the result,
-    even if they are NaN. Their cotangent is 0. ``where(condition)`` alone is
+    even if they are NaN; their cotangents are 0. ``where(condition)`` alone is
     ``nonzero(condition)``, as in NumPy and PyTorch.
 
     Args:
@@ -583,7 +583,7 @@ decomposition(LOGICAL_NOT, lambda x: equal(x, False))
 
 
 def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
-    """Run a kernel of two integer arguments, or the logical one if both are bool."""
+    """Run ``kernel`` for two integer arguments, or ``logical`` if both are bool."""
     if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
         a, b = _convert.promote_and_broadcast(kernel.op, a, b)
     if a.dtype is BOOL:

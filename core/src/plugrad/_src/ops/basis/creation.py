@@ -2,8 +2,8 @@
 
 Kernels: ``Bitcast Cast Fill Identity OnesLike ZerosLike``.
 
-Map: conversion; constants; constants like a tensor. Ops that are composed of these are
-in ``grids``, and sequences are in ``ranges``.
+Map: conversion; constants; constants shaped like a tensor. Ops that are composed of
+these are in ``grids``, and sequences are in ``ranges``.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _bitcast_spec(x: Spec, *, dtype: DType) -> Spec:
     """Return the spec of ``bitcast``, whose last axis splits or joins elements."""
     for one in (x.dtype, dtype):
         if one.kind not in "iufc":
-            rule = f"{named(one)} is not a dtype of numbers; cast with astype"
+            rule = f"{named(one)} is not a numeric dtype; cast with astype"
             raise TypeError(f"bitcast: {named(x.dtype)} to {named(dtype)}: {rule}")
     old, new = x.dtype.itemsize, dtype.itemsize
     if old >= new:
@@ -171,8 +171,8 @@ def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
 
     If an element of ``dtype`` is narrower, each element of ``x`` is split along a new
     last axis. If it is wider, the elements along the last axis of ``x`` are joined into
-    one, and the axis is removed. The order is that of memory, which begins with the
-    least significant bytes on x86, arm64 and WebAssembly.
+    one, and the axis is removed. The bytes are in memory order: on x86, arm64 and
+    WebAssembly, the least significant byte comes first.
 
     Args:
         x: A tensor of numbers.
@@ -452,7 +452,7 @@ def _numeric(op: str, dtype: Any) -> DType:
     return wanted
 
 
-# --- constants like a tensor -----------------------------------------------------
+# --- constants shaped like a tensor ----------------------------------------------
 
 
 ZEROS_LIKE = Kernel(

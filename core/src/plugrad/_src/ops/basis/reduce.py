@@ -125,7 +125,7 @@ def sum(
     """Return the sum over ``axis``; 0 where there are no elements.
 
     Integers wrap. The rounding error hardly grows with the number of elements,
-    whichever the axis.
+    whichever axis is reduced.
 
     Args:
         x: A tensor of numbers.
@@ -423,7 +423,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def reversed_order(x: Tensor) -> Tensor:
-    """Reverse the order of numbers; ``-x`` would overflow for integers."""
+    """Map numbers so that their order reverses; ``-x`` may overflow for integers."""
     if x.dtype.kind == "f":
         return unary.negative(x)
     return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x

@@ -122,7 +122,9 @@ def _expand_dims_spec(input: Spec | Tensor, *, axis: int) -> Spec:
 def check_axis(op: str, axis: int, rank: int) -> None:
     """Raise unless ``axis`` is one of ``rank`` axes, in canonical form."""
     if not 0 <= axis < rank:
-        raise ValueError(f"{op}: axis {axis} must be from 0 to below the rank, {rank}")
+        raise ValueError(
+            f"{op}: axis {axis} must be at least 0 and below the rank, {rank}"
+        )
 
 
 EXPAND_DIMS = Kernel(

@@ -84,7 +84,7 @@ def chain_inverse(dy: Tensor, slope: Tensor) -> Tensor:
 def times_real(x: Tensor, factor: float) -> Tensor:
     """Return ``x`` times a real number, multiplying complex numbers part by part.
 
-    A factor with an imaginary part of 0 would turn infinite parts into NaN.
+    A complex factor, whose imaginary part is 0, would turn infinite parts into NaN.
     """
     if x.dtype.kind != "c":
         return x * factor

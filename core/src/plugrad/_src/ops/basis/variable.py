@@ -26,7 +26,7 @@ __all__ = ["Variable"]
 
 
 class Variable(Methods):
-    """A mutable holder of a tensor; an op uses the tensor that it holds at that moment.
+    """A mutable holder of a tensor; an op uses the tensor held when the op is called.
 
     ``variable_grads`` differentiates with respect to the variables that a function
     reads. The shape and dtype of a variable never change.
@@ -57,7 +57,7 @@ class Variable(Methods):
     def value(self) -> Tensor:
         """The current tensor; tapes that record variables watch it."""
         context = current()
-        held = self._value  # read once: another thread may assign the variable
+        held = self._value  # read once: another thread may assign to it
         if not context.quiet or context.level is not None:
             held = self._noticed(context)
         # An alias: x[...] = value on the returned tensor does not change the variable.
@@ -194,7 +194,7 @@ class Variable(Methods):
         return format(self._value, form) if form else repr(self)
 
     def numpy(self) -> np.ndarray[Any, DType]:
-        """Return the values."""
+        """Return the values as a NumPy array; see ``Tensor.numpy``."""
         return self._value.numpy()
 
     def _repr_html_(self) -> str:

@@ -60,7 +60,8 @@ def _(x: Tensor) -> Tensor:
 def gaussian(x: Tensor, factor: float = 1.0) -> Tensor:
     """Return ``e^(-factor · x²)`` for a factor of 1 or ½, accurate for small results.
 
-    The derivative comes from ``rest`` alone, because ``c`` is piecewise constant.
+    ``_split_square`` splits the exponent into a part from ``c`` and ``rest``. Only
+    ``rest`` has a derivative, because ``c`` is piecewise constant.
     """
     if x.dtype.itemsize == 2:
         return creation.cast(gaussian(creation.cast(x, FLOAT32), factor), x.dtype)

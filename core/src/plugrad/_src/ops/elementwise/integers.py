@@ -64,7 +64,10 @@ def gcd(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _euclid_steps(dtype: DType) -> int:
-    """Return the most steps that Euclid's algorithm needs, from Fibonacci numbers."""
+    """Return the maximum number of steps of Euclid's algorithm for a dtype.
+
+    Adjacent Fibonacci numbers need the most steps.
+    """
     largest = 1 << (8 * dtype.itemsize)
     steps = 0
     a, b = 1, 1

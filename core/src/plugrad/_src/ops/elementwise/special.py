@@ -98,7 +98,7 @@ def xlog1py(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 # --- tools -----------------------------------------------------------------------
 
-ASYMPTOTIC_MIN = 8  # from this x on, the series are accurate to float64
+ASYMPTOTIC_MIN = 8  # the least x for which the series have float64 accuracy
 
 # The Bernoulli numbers B(2), B(4), B(6), …
 BERNOULLI = (
@@ -108,7 +108,7 @@ BERNOULLI = (
 
 
 def _piecewise(pieces: Pieces, x: Tensor) -> Tensor:
-    """Evaluate, for each element, the rational function of the interval it is in."""
+    """Evaluate a rational function at each element: that of the element's interval."""
     first, *others = pieces.for_dtype(x.dtype)
     y = _quotient(first, x)
     for end, rational in zip(pieces.ends, others, strict=False):
@@ -157,7 +157,7 @@ ERFINV = _elementwise(
 
 
 def erfinv(x: TensorLike, /) -> Tensor:
-    """Return ``y`` with ``erf(y) = x``; ±inf for ±1, and NaN outside.
+    """Return ``y`` with ``erf(y) = x``; ±inf for ±1, and NaN outside of [-1, 1].
 
     Args:
         x: A tensor of real numbers from -1 to 1.

@@ -193,7 +193,7 @@ def _normalize_entry(op: str, entry: Any) -> Any:
         entry = _convert.array_of(op, entry)
     if isinstance(entry, Tensor | np.ndarray):
         if entry.dtype.kind not in "biu":
-            rule = "an index must be integers or bool"
+            rule = "an index must contain integers or bool"
             raise TypeError(f"{op}: {rule}, not {entry.dtype}; cast it")
         number = entry.dtype != BOOL and not entry.shape
         return int(entry) if number and isinstance(entry, np.ndarray) else entry

@@ -362,7 +362,7 @@ def unique_inverse(
     sorted: bool = True,
     **unknown: Unpack[Nothing],
 ) -> UniqueInverse:
-    """Return unique elements or slices, and the index in them of each element of ``x``.
+    """Return unique elements or slices, and the index of each element of ``x`` in them.
 
     ``take(values, inverse_indices, axis=axis or 0)`` is ``x``. The values are those of
     ``unique_values``.

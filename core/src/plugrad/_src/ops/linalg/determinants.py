@@ -167,7 +167,7 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
     """Return ``det / |det|`` and ``log |det|`` of each matrix.
 
     The logarithm is finite even if the determinant would overflow or underflow. A
-    singular matrix gives 0 and -inf, and its derivative raises an error. An empty
+    singular matrix gives 0 and -inf; differentiating there raises an error. An empty
     matrix gives 1 and 0.
 
     Args:

@@ -73,7 +73,7 @@ def _canonical(
     for letter in output:
         if letter not in found or output.count(letter) > 1:
             what = f"twice in the output of {equation!r}, or in no input"
-            raise ValueError(f"einsum: {letter!r} is {what}")
+            raise ValueError(f"einsum: {letter!r} occurs {what}")
     kept = [[(c, n) for c, n in term if n == found[c]] for term in axes]
     plain = ",".join(["".join([c for c, _ in term]) for term in kept])
     return f"{plain}->{output}", tuple([tuple([n for _, n in term]) for term in kept])
@@ -190,7 +190,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     return run(EINSUM, *xs, equation=plain)
 
 
-@decomposition(EINSUM)  # also used for the gradient, without repeating work
+@decomposition(EINSUM)  # also used under a tape, for the gradient
 def _(*tensors: Tensor, equation: str) -> Tensor:
     terms, output = _terms(equation)
     parts = list(zip(map(reduce.widened, tensors), terms, strict=True))

@@ -184,7 +184,7 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
     """
     top = alias(run(reduce.MAX, sizes, axis=axes, keepdims=True))
     top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
-    # Use x instead of |x| for even powers: its second derivative at 0 is correct.
+    # For even powers use x, not |x|: then the second derivative at 0 is correct.
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
     if ord == 2:
         y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))

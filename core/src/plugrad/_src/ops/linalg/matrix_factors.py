@@ -67,7 +67,10 @@ def _split_first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]
 def _check_unused(
     op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any
 ) -> None:
-    """Raise if rows or columns of ``xs`` (``what``) after the first ``k`` were used."""
+    """Raise if ``dys``, the cotangents of vectors after the first ``k``, are not 0.
+
+    ``what`` names these vectors in the message, which shows the shapes of ``xs``.
+    """
     if not unused(*dys):
         rule = f"{what} beyond the first {k} are arbitrary and have no derivative"
         raise misfit(op, f"{rule}; use {hint}", *xs)
@@ -102,7 +105,7 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
 
     Raises:
         ValueError: A matrix is not positive definite, or not square.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.cholesky([[4.0, 2.0], [2.0, 5.0]])
@@ -168,7 +171,7 @@ def qr(
 
     Raises:
         ValueError: ``x`` has fewer than two axes, or ``mode`` is unknown.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> q, r = pg.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
@@ -231,7 +234,7 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
     Raises:
         ValueError: There are more vectors than elements in each, or the shapes are
             incompatible.
-        TypeError: ``xs`` is float16 or holds strings.
+        TypeError: ``xs`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.gram_schmidt(pg.asarray([[2.0, 0.0], [3.0, 5.0]]))
@@ -294,7 +297,7 @@ def eigh(x: TensorLike, /) -> EighResult:
 
     Raises:
         ValueError: The matrices are not square.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> w, v = pg.linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
@@ -351,7 +354,7 @@ def eigvalsh(x: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The matrices are not square.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.eigvalsh([[2.0, 1.0], [1.0, 2.0]])
@@ -415,7 +418,7 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> u, s, vh = pg.linalg.svd([[3.0, 0.0], [0.0, -2.0]])
@@ -499,7 +502,7 @@ def svdvals(x: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.svdvals([[3.0, 0.0], [0.0, -2.0]])
@@ -553,7 +556,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
     Raises:
         ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast or is
             a negative number.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]).item()
@@ -608,7 +611,7 @@ def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
     Raises:
         ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast or is
             a negative number.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.pinv([[2.0, 0.0], [0.0, 0.0]])
@@ -667,7 +670,7 @@ def lstsq(
 
     Raises:
         ValueError: The shapes are incompatible.
-        TypeError: An argument is float16 or holds strings.
+        TypeError: An argument is float16 or contains strings.
 
     Example:
         >>> pg.linalg.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 3.0, 5.0])

@@ -68,7 +68,7 @@ def lu(x: TensorLike, /) -> LUResult:
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> p, l, u = pg.linalg.lu([[1.0, 2.0], [4.0, 6.0]])
@@ -170,7 +170,7 @@ def matrix_exp(x: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The matrices are not square.
-        TypeError: ``x`` is float16 or holds strings.
+        TypeError: ``x`` is float16 or contains strings.
 
     Example:
         >>> pg.linalg.matrix_exp([[0.0, 1.0], [0.0, 0.0]])
@@ -216,7 +216,7 @@ def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
     Raises:
         ValueError: There are fewer than two matrices, one has a wrong rank, or the
             sizes are incompatible.
-        TypeError: ``xs`` is not a sequence, or holds tensors of strings.
+        TypeError: ``xs`` is not a sequence, or contains tensors of strings.
 
     Example:
         >>> pg.linalg.multi_dot([[1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]])

@@ -131,7 +131,7 @@ def matmul(
 
     Raises:
         ValueError: An argument is a scalar, or the shapes are incompatible.
-        TypeError: No dtype can represent both arguments, one of them holds strings, or
+        TypeError: No dtype can represent both arguments, one contains strings, or
             the backend lacks ``preferred_element_type``.
 
     Example:
@@ -230,15 +230,15 @@ def vecdot(
     Args:
         a: A tensor of numbers, conjugated if it is complex.
         b: A tensor with the same size along ``axis``.
-        axis: The axis of the vectors. It must be negative (count from the end) if the
-            ranks differ.
+        axis: The axis of the vectors. If the ranks differ, it must be negative, and is
+            then counted from the end.
 
     Returns:
         A tensor without ``axis``, of the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: The sizes along ``axis`` differ, or the other axes do not broadcast.
-        TypeError: No dtype can represent both arguments, or one of them holds strings.
+        TypeError: No dtype can represent both arguments, or one contains strings.
 
     Example:
         >>> pg.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0])
@@ -275,7 +275,7 @@ def tensordot(
 
     Raises:
         ValueError: An axis is out of range, or the sizes or numbers of axes differ.
-        TypeError: No dtype can represent both arguments, or one of them holds strings.
+        TypeError: No dtype can represent both arguments, or one contains strings.
 
     Example:
         >>> pg.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0], axes=1)
@@ -335,7 +335,7 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: An argument is not a vector.
-        TypeError: No dtype can represent both arguments, or one of them holds strings.
+        TypeError: No dtype can represent both arguments, or one contains strings.
 
     Example:
         >>> pg.linalg.outer([1.0, 2.0], [3.0, 4.0])
@@ -363,7 +363,7 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
         product of the sizes of ``a`` and ``b``.
 
     Raises:
-        TypeError: No dtype can represent both arguments, or one of them holds strings.
+        TypeError: No dtype can represent both arguments, or one contains strings.
 
     Example:
         >>> pg.linalg.kron([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]])
@@ -393,8 +393,8 @@ def cross(
     Args:
         a: A tensor of numbers with size 3 along ``axis``.
         b: A tensor of numbers with size 3 along ``axis``.
-        axis: The axis of the vectors. It must be negative (count from the end) if the
-            ranks differ.
+        axis: The axis of the vectors. If the ranks differ, it must be negative, and is
+            then counted from the end.
 
     Returns:
         A tensor of the broadcast shape and the promoted dtype; int32 for bool.
@@ -402,7 +402,7 @@ def cross(
     Raises:
         ValueError: The size along ``axis`` is not 3, or the other axes do not
             broadcast.
-        TypeError: No dtype can represent both arguments, or one of them holds strings.
+        TypeError: No dtype can represent both arguments, or one contains strings.
 
     Example:
         >>> pg.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
@@ -503,7 +503,7 @@ def trace(
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
-        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        TypeError: ``x`` contains strings, or ``dtype`` is bool.
 
     Example:
         >>> pg.linalg.trace([[1, 2], [3, 4]])

@@ -31,7 +31,7 @@ Options = dict[str, Any]
 
 # --- arguments and contracts -----------------------------------------------------
 
-# Attributes that determine the windows, of ops and of ``run_kernel``.
+# The attributes of ops and of ``run_kernel`` that determine the windows.
 OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups")
 
 

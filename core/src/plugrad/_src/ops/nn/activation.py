@@ -90,7 +90,7 @@ def relu(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.relu([-1.0, 0.0, 2.0])
@@ -140,7 +140,7 @@ def relu6(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.relu6([-1.0, 3.0, 8.0])
@@ -180,7 +180,7 @@ def leaky_relu(
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``alpha`` is not a number.
+        TypeError: ``x`` is complex or contains strings, or ``alpha`` is not a number.
         OverflowError: The dtype cannot represent ``alpha``.
 
     Example:
@@ -228,7 +228,7 @@ def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
         bool.
 
     Raises:
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
         ValueError: The shapes do not broadcast.
 
     Example:
@@ -274,7 +274,7 @@ def step(x: TensorLike, /, *, alpha: float = 0.0, **unknown: Unpack[Nothing]) ->
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``alpha`` is not a number.
+        TypeError: ``x`` is complex or contains strings, or ``alpha`` is not a number.
         OverflowError: The dtype cannot represent ``alpha``.
 
     Example:
@@ -345,7 +345,7 @@ def clip(
     Raises:
         ValueError: Both bounds are numbers and ``min`` is greater than ``max``, or
             shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
         OverflowError: The dtype cannot represent a number given as a bound.
 
     Example:
@@ -416,14 +416,14 @@ def elu(x: TensorLike, /, *, alpha: float = 1, **unknown: Unpack[Nothing]) -> Te
 
     Args:
         x: A tensor of real numbers.
-        alpha: A number.
+        alpha: The factor of the exponential part, a finite number.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: ``alpha`` is infinite or NaN.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.elu([-1.0, 0.0, 2.0])
@@ -490,7 +490,7 @@ def selu(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.selu([-1.0, 0.0, 2.0])
@@ -539,7 +539,7 @@ def sigmoid(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.sigmoid([-1.0, 0.0, 1.0])
@@ -607,7 +607,7 @@ def softplus(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.softplus([-1.0, 0.0, 100.0])
@@ -636,7 +636,7 @@ def log_sigmoid(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.log_sigmoid([-100.0, 0.0, 1.0])
@@ -656,7 +656,7 @@ def silu(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.silu([-1.0, 0.0, 2.0])
@@ -695,7 +695,7 @@ def hard_sigmoid(
 
     Raises:
         ValueError: ``alpha`` or ``beta`` is infinite or NaN.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.hard_sigmoid([-4.0, 0.0, 1.5])
@@ -734,7 +734,7 @@ def hard_swish(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.hard_swish([-4.0, -1.5, 3.0])
@@ -779,7 +779,7 @@ def softsign(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.softsign([-1.0, 0.0, 3.0])
@@ -820,7 +820,7 @@ def mish(x: TensorLike, /) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.mish([-1.0, 0.0, 2.0])

@@ -110,7 +110,7 @@ def adaptive_avg_pool(
 
     Raises:
         ValueError: The shapes are incompatible, or a spatial axis is empty.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
@@ -188,7 +188,7 @@ def adaptive_avg_pool1d(
 
     Raises:
         ValueError: The shapes are incompatible, or the spatial axis is empty.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> x = pg.reshape([1.0, 5.0, 3.0, 4.0, 2.0], (5, 1))

@@ -119,7 +119,7 @@ def scaled_dot_product_attention(
     Raises:
         ValueError: The shapes are incompatible, or ``scale`` is not finite.
         TypeError: The mask is neither bool nor floating, ``length`` is not an integer,
-            or an argument is complex or holds strings.
+            or an argument is complex or contains strings.
 
     Example:
         >>> q = k = [[1.0, 0.0], [0.0, 1.0]]
@@ -273,7 +273,7 @@ def _(
 def _allowed(
     queries: int, keys: int, mask: Maybe, length: Maybe, causal: bool
 ) -> Maybe:
-    """Return a mask of the keys that each query attends to; None if it is all."""
+    """Return a mask of the keys that each query attends to; None stands for all."""
     found: list[Tensor] = []
     if mask is not None:
         is_bool = mask.dtype is BOOL
@@ -356,7 +356,7 @@ def rotary_embedding(
 
     Raises:
         ValueError: The shapes are incompatible.
-        TypeError: A tensor is complex, or holds strings.
+        TypeError: A tensor is complex, or contains strings.
 
     Example:
         >>> pg.rotary_embedding([1.0, 2.0, 3.0], [0.0], [1.0])

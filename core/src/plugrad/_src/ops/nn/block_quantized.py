@@ -377,7 +377,7 @@ def quantize_blocks(
     Raises:
         ValueError: ``block`` does not divide the number of inputs, ``bits`` is neither
             4 nor 8, or a weight is not finite.
-        TypeError: ``w`` is complex, or holds strings.
+        TypeError: ``w`` is complex, or contains strings.
 
     Example:
         >>> w = [[0.0, 1.0, 2.0, 15.0]]

@@ -200,7 +200,7 @@ def conv1d(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: An argument holds strings, or no dtype can represent both arguments.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> x = pg.reshape(pg.arange(5.0), (1, 5, 1))
@@ -269,7 +269,7 @@ def conv2d(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: An argument holds strings, or no dtype can represent both arguments.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))
@@ -330,7 +330,7 @@ def conv3d(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: An argument holds strings, or no dtype can represent both arguments.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> y = pg.conv3d(pg.ones((1, 3, 3, 3, 2)), pg.ones((2, 2, 2, 2, 1)))
@@ -371,7 +371,7 @@ def conv1d_transpose(
     groups: int = 1,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the transpose of ``conv1d``: it maps cotangents of a result to the input.
+    """Return the transpose of ``conv1d``, which maps output to input cotangents.
 
     Args:
         x: ``[batch, width, channels]``, or without the batch: the layout of the result
@@ -393,7 +393,7 @@ def conv1d_transpose(
 
     Raises:
         ValueError: ``conv1d`` does not map ``output_shape`` to the shape of ``x``.
-        TypeError: An argument holds strings, or no dtype can represent both arguments.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> x, filter = pg.ones((1, 3, 1)), pg.ones((2, 1, 1))
@@ -425,9 +425,9 @@ def conv2d_transpose(
     groups: int = 1,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the transpose of ``conv2d``: it maps cotangents of a result to the input.
+    """Return the transpose of ``conv2d``, which maps output to input cotangents.
 
-    Nothing is conjugated. Also known as deconvolution.
+    It is also known as deconvolution. Nothing is conjugated.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch: the layout of the
@@ -450,7 +450,7 @@ def conv2d_transpose(
 
     Raises:
         ValueError: ``conv2d`` does not map ``output_shape`` to the shape of ``x``.
-        TypeError: An argument holds strings, or no dtype can represent both arguments.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> x, filter = pg.ones((1, 2, 2, 1)), pg.ones((2, 2, 1, 1))
@@ -483,7 +483,7 @@ def conv3d_transpose(
     groups: int = 1,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the transpose of ``conv3d``: it maps cotangents of a result to the input.
+    """Return the transpose of ``conv3d``, which maps output to input cotangents.
 
     Args:
         x: ``[batch, depth, height, width, channels]``, or without the batch: the layout
@@ -506,7 +506,7 @@ def conv3d_transpose(
 
     Raises:
         ValueError: ``conv3d`` does not map ``output_shape`` to the shape of ``x``.
-        TypeError: An argument holds strings, or no dtype can represent both arguments.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> x, filter = pg.ones((1, 1, 1, 2, 1)), pg.ones((1, 1, 2, 1, 1))

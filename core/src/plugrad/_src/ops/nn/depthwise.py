@@ -103,7 +103,7 @@ def depthwise_conv2d(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: An argument holds strings, or no dtype can represent both arguments.
+        TypeError: An argument contains strings, or no dtype can represent both.
 
     Example:
         >>> x = [[[[3.0, 5.0]]]]  # one pixel with two channels
@@ -183,7 +183,7 @@ def separable_conv2d(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: An argument holds strings, or no dtype can represent all of them.
+        TypeError: An argument contains strings, or no dtype can represent all of them.
 
     Example:
         >>> depthwise_filter = [[[[1.0, 2.0], [10.0, 20.0]]]]

@@ -145,7 +145,7 @@ def dilation2d(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: An argument is complex or holds strings, or both are bool.
+        TypeError: An argument is complex or contains strings, or both are bool.
 
     Example:
         >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))

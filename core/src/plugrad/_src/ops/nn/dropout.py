@@ -36,7 +36,7 @@ def dropout(
         noise_shape: A shape that broadcasts to that of ``x``; an entry of None stands
             for the size of ``x``. By default the shape of ``x``: each element is
             dropped independently.
-        seed: Determines which elements are dropped.
+        seed: An int or a key that determines which elements are dropped.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
@@ -44,7 +44,7 @@ def dropout(
     Raises:
         ValueError: ``rate`` is out of range, or ``noise_shape`` does not broadcast to
             the shape of ``x``.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.dropout([1.0, 2.0, 3.0, 4.0], 0.5, seed=1)

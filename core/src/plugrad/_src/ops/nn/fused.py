@@ -228,7 +228,7 @@ def matmul(
         ValueError: The shapes or attributes are incompatible, the activation is
             unknown, or ``prelu_weights`` are missing for "prelu" or given for another
             activation.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> x, w = [[1.0, 2.0]], [[1.0, -1.0], [1.0, -1.0]]
@@ -297,7 +297,7 @@ def conv2d(
         ValueError: The shapes or attributes are incompatible, the activation is
             unknown, or ``prelu_weights`` are missing for "prelu" or given for another
             activation.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))
@@ -365,7 +365,7 @@ def depthwise_conv2d(
         ValueError: The shapes or attributes are incompatible, the activation is
             unknown, or ``prelu_weights`` are missing for "prelu" or given for another
             activation.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> x, filter = [[[[3.0, 5.0]]]], [[[[1.0], [-1.0]]]]

@@ -53,7 +53,8 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``approximate`` is not a bool.
+        TypeError: ``x`` is complex or contains strings, or ``approximate`` is not a
+            bool.
 
     Example:
         >>> pg.gelu([-1.0, 0.0, 2.0])

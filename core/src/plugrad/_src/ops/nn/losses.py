@@ -98,7 +98,7 @@ def compute_weighted_loss(
     Raises:
         ValueError: The weights do not broadcast to the losses, or the reduction is
             unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.compute_weighted_loss([1.0, 2.0, 6.0], [1.0, 1.0, 0.0]).item()
@@ -165,7 +165,7 @@ def absolute_difference(
 
     Raises:
         ValueError: The shapes are incompatible, or the reduction is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.absolute_difference([1.0, 2.0], [1.5, 4.0]).item()
@@ -206,7 +206,7 @@ def mean_squared_error(
 
     Raises:
         ValueError: The shapes are incompatible, or the reduction is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.mean_squared_error([1.0, 2.0], [1.0, 4.0]).item()
@@ -254,7 +254,7 @@ def huber_loss(
     Raises:
         ValueError: The shapes are incompatible, ``delta`` is not positive and finite,
             or the reduction is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.huber_loss([0.0, 0.0], [1.0, 3.0], reduction="none")
@@ -302,7 +302,7 @@ def hinge_loss(
 
     Raises:
         ValueError: The shapes are incompatible, or the reduction is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.hinge_loss([1.0, 0.0], [0.5, -2.0], reduction="none")
@@ -350,7 +350,7 @@ def log_loss(
     Raises:
         ValueError: The shapes are incompatible, ``epsilon`` is negative, or the
             reduction is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.log_loss([1.0, 0.0], [0.5, 0.5]).item()
@@ -392,13 +392,13 @@ def cosine_distance(
             divided by the number of losses whose weight is not 0.
 
     Returns:
-        A scalar tensor; the shape of ``labels`` with size 1 along ``axis`` for the
-        reduction "none". The dtype is the promoted dtype; float32 for integers and
-        bool.
+        A scalar tensor; with the reduction "none", a tensor of the shape of ``labels``
+        but with size 1 along ``axis``. The dtype is the promoted dtype; float32 for
+        integers and bool.
 
     Raises:
         ValueError: The shapes are incompatible, or the reduction is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.cosine_distance([[1.0, 0.0]], [[0.6, 0.8]], axis=1).item()
@@ -455,7 +455,7 @@ def sigmoid_cross_entropy(
     Raises:
         ValueError: The shapes are incompatible, the reduction is unknown, or
             ``label_smoothing`` is out of range.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.losses.sigmoid_cross_entropy([1.0, 0.0], [0.0, 0.0]).item()
@@ -506,7 +506,7 @@ def softmax_cross_entropy(
     Raises:
         ValueError: The shapes are incompatible, the reduction is unknown, there are no
             classes, or ``label_smoothing`` is out of range.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> labels, logits = [[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]
@@ -578,8 +578,8 @@ def sparse_softmax_cross_entropy(
 
     Raises:
         ValueError: The shapes are incompatible, or the reduction is unknown.
-        TypeError: The labels are not integers, or another argument is complex or holds
-            strings.
+        TypeError: The labels are not integers, or another argument is complex or
+            contains strings.
         IndexError: A label is not a valid class index.
 
     Example:
@@ -648,8 +648,8 @@ def negative_log_likelihood(
 
     Raises:
         ValueError: The shapes are incompatible, or the reduction is unknown.
-        TypeError: The labels are not integers, or another argument is complex or holds
-            strings.
+        TypeError: The labels are not integers, or another argument is complex or
+            contains strings.
         IndexError: A label is not a valid class index.
 
     Example:
@@ -698,7 +698,7 @@ def kl_divergence(
 
     Raises:
         ValueError: The shapes are incompatible, or the reduction is unknown.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> logs = pg.log([0.5, 0.5])
@@ -742,7 +742,7 @@ def ctc_loss(
     alignments. An alignment selects a class in each step, with the probabilities
     ``softmax(logits)``; it yields the labels if they remain after merging repeated
     classes and removing blanks. If there are too few steps, the loss is inf and its
-    gradient is 0. It is computed with logarithms, in float32 or a wider dtype.
+    gradient is 0. The loss is computed from logarithms, in float32 or a wider dtype.
 
     Args:
         labels: Integers ``[batch, labels]``, none of them ``blank``.
@@ -767,7 +767,7 @@ def ctc_loss(
         ValueError: The shapes are incompatible, ``blank`` is not a class, the reduction
             is unknown, or a length that is known on the host is out of range.
         TypeError: The labels or lengths are not integers, or another argument is
-            complex or holds strings.
+            complex or contains strings.
         IndexError: A label is not a valid class index.
 
     Example:

@@ -74,7 +74,7 @@ def softmax(
         A tensor of the shape and dtype of ``logits``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``logits`` are complex, or hold strings.
+        TypeError: ``logits`` are complex, or contain strings.
         ValueError: ``axis`` is out of range.
 
     Example:
@@ -148,7 +148,7 @@ def log_softmax(
         A tensor of the shape and dtype of ``logits``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``logits`` are complex, or hold strings.
+        TypeError: ``logits`` are complex, or contain strings.
         ValueError: ``axis`` is out of range.
 
     Example:
@@ -241,7 +241,7 @@ def batch_norm(
 
     Raises:
         ValueError: A tensor does not broadcast to ``x``, or ``epsilon`` is negative.
-        TypeError: A tensor is complex, or holds strings.
+        TypeError: A tensor is complex, or contains strings.
 
     Example:
         >>> x = [[1.0, 10.0], [3.0, 30.0]]
@@ -342,7 +342,7 @@ def layer_norm(
     Raises:
         ValueError: A tensor does not broadcast to ``x``, an axis is out of range, or
             ``epsilon`` is negative.
-        TypeError: A tensor is complex, or holds strings.
+        TypeError: A tensor is complex, or contains strings.
 
     Example:
         >>> pg.layer_norm([[1.0, 3.0], [2.0, 6.0]], epsilon=0.0)
@@ -450,7 +450,7 @@ def group_norm(
         ValueError: ``groups`` does not divide the number of channels, ``axis`` is the
             batch axis, ``scale`` or ``offset`` does not have shape ``[channels]``, or
             ``epsilon`` is negative.
-        TypeError: A tensor is complex, or holds strings.
+        TypeError: A tensor is complex, or contains strings.
 
     Example:
         >>> pg.group_norm([[1.0, 3.0, 2.0, 6.0]], groups=2, epsilon=0.0)
@@ -524,7 +524,7 @@ def rms_norm(
     Raises:
         ValueError: ``scale`` does not broadcast to ``x``, an axis is out of range, or
             ``epsilon`` is negative.
-        TypeError: A tensor is complex, or holds strings.
+        TypeError: A tensor is complex, or contains strings.
 
     Example:
         >>> pg.rms_norm([[3.0, 4.0], [0.0, 2.0]], epsilon=0.0)
@@ -617,7 +617,7 @@ def local_response_normalization(
 
     Raises:
         ValueError: ``x`` does not have rank 3 or 4, or another argument is negative.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> x = [[[1.0, 2.0, 3.0]]]

@@ -264,7 +264,7 @@ def avg_pool(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
@@ -353,7 +353,7 @@ def avg_pool1d(
 
     Raises:
         ValueError: The shapes or attributes are incompatible.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.avg_pool1d(pg.reshape([1.0, 5.0, 2.0, 4.0], (4, 1)), 2)[:, 0]

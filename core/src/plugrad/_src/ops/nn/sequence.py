@@ -170,7 +170,7 @@ def lstm(
 
     Raises:
         ValueError: The shapes are incompatible, or there is no step.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> x = pg.ones((3, 1, 2))
@@ -342,7 +342,7 @@ def gru(
 
     Raises:
         ValueError: The shapes are incompatible, or there is no step.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> y, h = pg.gru(pg.ones((3, 1, 2)), pg.ones((3, 2)), pg.ones((3, 1)))

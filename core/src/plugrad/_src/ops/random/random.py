@@ -326,7 +326,7 @@ def uniform(
         minval: The lower bound, inclusive.
         maxval: The upper bound, exclusive.
         dtype: A real floating dtype; float32 unless given.
-        seed: Determines the numbers that this call draws.
+        seed: An int or a key that determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -374,7 +374,7 @@ def uniform_int(
         minval: The lower bound, inclusive.
         maxval: The upper bound, exclusive.
         dtype: An integer dtype.
-        seed: Determines the numbers that this call draws.
+        seed: An int or a key that determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -415,7 +415,7 @@ def bernoulli(
     Args:
         shape: The sizes of the result.
         p: The probability, from 0 to 1, rounded to the nearest multiple of 2⁻³².
-        seed: Determines the numbers that this call draws.
+        seed: An int or a key that determines the numbers that this call draws.
 
     Returns:
         A bool tensor of ``shape``.
@@ -481,7 +481,7 @@ def normal(
         mean: The mean of the distribution.
         stddev: The standard deviation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
-        seed: Determines the numbers that this call draws.
+        seed: An int or a key that determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -522,7 +522,7 @@ def truncated_normal(
         mean: The mean of the distribution.
         stddev: The standard deviation before truncation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
-        seed: Determines the numbers that this call draws.
+        seed: An int or a key that determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -563,7 +563,7 @@ def exponential(
         more: Not accepted; pass the shape as one argument.
         rate: The rate, positive.
         dtype: A real floating dtype; float32 unless given.
-        seed: Determines the numbers that this call draws.
+        seed: An int or a key that determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -604,7 +604,7 @@ def gamma(
         alpha: The shape parameter, positive.
         beta: The rate, positive.
         dtype: A real floating dtype; float32 unless given.
-        seed: Determines the numbers that this call draws.
+        seed: An int or a key that determines the numbers that this call draws.
 
     Returns:
         A tensor of ``shape`` and ``dtype``.
@@ -640,7 +640,7 @@ def permutation(n: int, /, *, seed: Seed = None, **unknown: Unpack[Nothing]) -> 
 
     Args:
         n: The number of elements, 0 or more.
-        seed: Determines the order.
+        seed: An int or a key that determines the order.
 
     Returns:
         ``[n]``, int32.
@@ -667,7 +667,7 @@ def shuffle(
     Args:
         x: A tensor of any dtype with at least one axis.
         axis: The axis to shuffle.
-        seed: Determines the order.
+        seed: An int or a key that determines the order.
 
     Returns:
         A tensor of the shape and dtype of ``x``.
@@ -708,7 +708,7 @@ def choice(
         p: The probability of each slice, or weights proportional to the probabilities;
             by default all slices are equally likely.
         axis: The axis along which to choose.
-        seed: Determines the choice.
+        seed: An int or a key that determines the choice.
 
     Returns:
         A tensor of the dtype of ``x``, with ``shape`` in place of ``axis``.
@@ -800,7 +800,7 @@ def multinomial(
         num_samples: The number of classes to draw from each row.
         normalized: Whether ``logits`` are probabilities, or weights proportional to
             them.
-        seed: Determines the classes that this call draws.
+        seed: An int or a key that determines the classes that this call draws.
 
     Returns:
         ``[..., num_samples]``, int32.
@@ -819,7 +819,7 @@ def multinomial(
     x = reduce.widened(_convert.floating("multinomial", logits, "f"))
     count = arguments.integer("multinomial", "num_samples", num_samples, 0)
     if not x.shape or not x.shape[-1]:
-        raise ValueError(f"multinomial: logits of shape {x.shape} hold no classes")
+        raise ValueError(f"multinomial: logits of shape {x.shape} have no classes")
     *batch, classes = x.shape
     rows = math.prod(batch)
     table = run(shape.RESHAPE, x, shape=(rows, classes))

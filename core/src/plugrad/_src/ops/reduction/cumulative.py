@@ -83,7 +83,7 @@ def cumulative_sum(
 
     Args:
         x: A tensor of numbers or bool with at least one axis.
-        axis: The axis; may be None if ``x`` has only one.
+        axis: The axis of the scan; it may be None if ``x`` has only one.
         dtype: The dtype of the sums, to which ``x`` is cast first. By default the dtype
             of ``x``; bool and integers of fewer than 32 bits become int32, or uint32 if
             unsigned.
@@ -99,7 +99,7 @@ def cumulative_sum(
     Raises:
         ValueError: The axis is missing or out of range, or ``include_initial`` and
             ``exclusive`` are both True.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.cumulative_sum([1, 2, 3, 4])
@@ -220,7 +220,7 @@ def cumulative_prod(
 
     Args:
         x: A tensor of numbers or bool with at least one axis.
-        axis: The axis; may be None if ``x`` has only one.
+        axis: The axis of the scan; it may be None if ``x`` has only one.
         dtype: The dtype of the products, to which ``x`` is cast first. By default the
             dtype of ``x``; bool and integers of fewer than 32 bits become int32, or
             uint32 if unsigned.
@@ -238,7 +238,7 @@ def cumulative_prod(
     Raises:
         ValueError: The axis is missing or out of range, or ``include_initial`` and
             ``exclusive`` are both True.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.cumulative_prod([1, 2, 3, 4])
@@ -277,7 +277,7 @@ def cumulative_max(
 
     Args:
         x: A tensor of real numbers or bool with at least one axis.
-        axis: The axis; may be None if ``x`` has only one.
+        axis: The axis of the scan; it may be None if ``x`` has only one.
         reverse: Whether to start at the end: the maxima of ``x[n-1], …, x[i]``.
 
     Returns:
@@ -285,7 +285,7 @@ def cumulative_max(
 
     Raises:
         ValueError: The axis is missing or out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> values, indices = pg.cumulative_max([1, 3, 2, 3, 5])
@@ -317,7 +317,7 @@ def cumulative_min(
 
     Args:
         x: A tensor of real numbers or bool with at least one axis.
-        axis: The axis; may be None if ``x`` has only one.
+        axis: The axis of the scan; it may be None if ``x`` has only one.
         reverse: Whether to start at the end: the minima of ``x[n-1], …, x[i]``.
 
     Returns:
@@ -325,7 +325,7 @@ def cumulative_min(
 
     Raises:
         ValueError: The axis is missing or out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> values, indices = pg.cumulative_min([4, 3, 5, 3, 1])
@@ -355,7 +355,7 @@ def cumulative_logsumexp(
 
     Args:
         x: A tensor of real numbers with at least one axis.
-        axis: The axis; may be None if ``x`` has only one.
+        axis: The axis of the scan; it may be None if ``x`` has only one.
         reverse: Whether to sum from the end: ``e^x[i] + … + e^x[n-1]``.
 
     Returns:
@@ -363,7 +363,7 @@ def cumulative_logsumexp(
 
     Raises:
         ValueError: The axis is missing or out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.cumulative_logsumexp([1000.0, 1000.0, -np.inf])
@@ -452,7 +452,7 @@ def diff(
         x: A tensor of numbers with at least one axis.
         n: How many times to take differences; each time removes one element. If it is
             0, the result is ``x``, without ``prepend`` and ``append``.
-        axis: The axis.
+        axis: The axis along which to take differences.
         prepend: A tensor of the rank of ``x`` to concatenate before it, or None.
         append: A tensor of the rank of ``x`` to concatenate after it, or None.
 
@@ -559,7 +559,7 @@ def bincount(
         for bool).
 
     Raises:
-        TypeError: ``x`` does not hold integers, or the weights are strings.
+        TypeError: ``x`` does not contain integers, or the weights are strings.
         ValueError: The shapes differ, ``size`` or ``minlength`` is negative, or both
             are given.
 
@@ -640,7 +640,7 @@ def dense_bincount(
         (int32 for bool).
 
     Raises:
-        TypeError: ``x`` does not hold integers, or the weights are strings.
+        TypeError: ``x`` does not contain integers, or the weights are strings.
         ValueError: ``x`` has no axis, the shapes differ, or ``size`` is negative.
 
     Example:
@@ -763,7 +763,7 @@ def moving_average(
     Raises:
         ValueError: The shapes differ, ``zero_debias`` is True and ``step`` is missing,
             or ``decay`` or ``step`` is a number out of range.
-        TypeError: An argument holds strings.
+        TypeError: An argument contains strings.
 
     Example:
         >>> pg.moving_average([1.0, 2.0], [3.0, 4.0], 0.75, zero_debias=False)

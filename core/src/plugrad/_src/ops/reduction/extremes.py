@@ -75,7 +75,7 @@ def argmax(
 
     Raises:
         ValueError: There are no elements to search, or ``axis`` is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.argmax([[1.0, 5.0], [4.0, 3.0]], axis=1)
@@ -137,7 +137,7 @@ def argmin(
 
     Raises:
         ValueError: There are no elements to search, or ``axis`` is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.argmin([[1.0, 5.0], [4.0, 3.0]], axis=1)

@@ -55,7 +55,7 @@ def nan_to_num(
         A tensor of the shape and dtype of ``x``. Integers and bool do not change.
 
     Raises:
-        TypeError: ``x`` holds strings, or a replacement is not a real number.
+        TypeError: ``x`` contains strings, or a replacement is not a real number.
         OverflowError: The dtype of ``x`` cannot represent a replacement.
 
     Example:
@@ -115,7 +115,7 @@ def fmax(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.fmax([1.0, np.nan, 3.0], [2.0, 5.0, np.nan])
@@ -143,7 +143,7 @@ def fmin(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: An argument is complex or holds strings.
+        TypeError: An argument is complex or contains strings.
 
     Example:
         >>> pg.fmin([1.0, np.nan, 3.0], [2.0, 5.0, np.nan])
@@ -193,7 +193,7 @@ def nansum(
         A tensor of the dtype in which the elements are summed.
 
     Raises:
-        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        TypeError: ``x`` contains strings, or ``dtype`` is bool.
         ValueError: An axis is out of range.
 
     Example:
@@ -239,7 +239,7 @@ def nanmean(
         A tensor of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
         ValueError: An axis is out of range.
 
     Example:
@@ -290,7 +290,7 @@ def nanmax(
 
     Raises:
         ValueError: There are no elements to reduce, or an axis is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.nanmax([[1.0, np.nan], [3.0, 4.0]], axis=0)
@@ -328,7 +328,7 @@ def nanmin(
 
     Raises:
         ValueError: There are no elements to reduce, or an axis is out of range.
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
 
     Example:
         >>> pg.nanmin([[1.0, np.nan], [3.0, 4.0]], axis=0)

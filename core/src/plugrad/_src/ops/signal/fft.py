@@ -227,7 +227,7 @@ def fft(
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
             unknown.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.fft.fft([1.0, 2.0, 3.0, 4.0])
@@ -270,7 +270,7 @@ def ifft(
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
             unknown.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.real(pg.fft.ifft(pg.fft.fft([1.0, 2.0, 4.0, 8.0])))
@@ -314,7 +314,7 @@ def fftn(
     Raises:
         ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
             is repeated or out of range, or ``norm`` is unknown.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.fft.fftn([[1.0, 2.0], [3.0, 4.0]])
@@ -359,7 +359,7 @@ def ifftn(
     Raises:
         ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
             is repeated or out of range, or ``norm`` is unknown.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.fft.ifftn([[10.0, -2.0], [-4.0, 0.0]])
@@ -473,7 +473,7 @@ def rfft(
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
             unknown.
-        TypeError: ``x`` is complex or holds strings.
+        TypeError: ``x`` is complex or contains strings.
 
     Example:
         >>> pg.fft.rfft([1.0, 2.0, 3.0, 4.0])
@@ -517,7 +517,7 @@ def irfft(
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
             unknown.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.fft.irfft(pg.fft.rfft([1.0, 2.0, 4.0, 8.0]))
@@ -560,7 +560,7 @@ def rfftn(
     Raises:
         ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
             is repeated or out of range, or ``norm`` is unknown.
-        TypeError: ``x`` is complex or holds strings.
+        TypeError: ``x`` is complex or contains strings.
 
     Example:
         >>> pg.fft.rfftn([[1.0, 2.0], [3.0, 4.0]])
@@ -608,7 +608,7 @@ def irfftn(
     Raises:
         ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
             is repeated or out of range, or ``norm`` is unknown.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.fft.irfftn(pg.fft.rfftn([[1.0, 2.0], [3.0, 4.0]]))
@@ -652,7 +652,7 @@ def hfft(
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
             unknown.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.fft.hfft([1.0, 2.0, 3.0])
@@ -695,7 +695,7 @@ def ihfft(
     Raises:
         ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
             unknown.
-        TypeError: ``x`` is complex or holds strings.
+        TypeError: ``x`` is complex or contains strings.
 
     Example:
         >>> pg.real(pg.fft.ihfft(pg.fft.hfft([1.0, 2.0, 3.0])))

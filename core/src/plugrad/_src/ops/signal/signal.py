@@ -101,7 +101,7 @@ def hann_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -133,7 +133,7 @@ def hamming_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -165,7 +165,7 @@ def bartlett_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -201,7 +201,7 @@ def blackman_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -241,7 +241,7 @@ def nuttall_window(
 
     Args:
         window_length: The number of elements, 0 or more.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -281,7 +281,7 @@ def general_cosine_window(
     Args:
         window_length: The number of elements, 0 or more.
         coefficients: One or more real numbers.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -324,7 +324,7 @@ def gaussian_window(
     Args:
         window_length: The number of elements, 0 or more.
         std: The standard deviation in elements, positive.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -368,7 +368,7 @@ def kaiser_window(
         window_length: The number of elements, 0 or more.
         beta: The shape parameter, 0 or more: 0 gives ones, larger numbers give a
             narrower window.
-        periodic: Determines m, as in ``cosine_window``.
+        periodic: Which m to use, as in ``cosine_window``.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -529,7 +529,7 @@ def overlap_and_add(
 
     Raises:
         ValueError: There are fewer than two axes, or the step is less than 1.
-        TypeError: ``frames`` hold strings.
+        TypeError: ``frames`` contain strings.
 
     Example:
         >>> pg.signal.overlap_and_add([[1, 2, 3], [4, 5, 6]], 2)

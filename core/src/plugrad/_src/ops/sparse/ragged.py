@@ -319,7 +319,7 @@ def ragged_tensor_to_tensor(
     Raises:
         ValueError: The partitions are incompatible with each other, the values or the
             shape.
-        TypeError: The shape or a partition does not hold integers, or no dtype can
+        TypeError: The shape or a partition does not contain integers, or no dtype can
             represent both ``values`` and ``default_value``.
 
     Example:

@@ -382,7 +382,7 @@ def segment_sum(
         ValueError: The shapes are incompatible; or, without ``num_segments``, the ids
             decrease or are negative.
         IndexError: An index is out of range.
-        TypeError: ``data`` holds strings, or indices or ids are not integers.
+        TypeError: ``data`` contains strings, or indices or ids are not integers.
 
     Example:
         >>> pg.sparse.segment_sum([1.0, 2.0, 4.0], [0, 2, 1], [0, 0, 1])
@@ -424,7 +424,7 @@ def segment_mean(
         ValueError: The shapes are incompatible; or, without ``num_segments``, the ids
             decrease or are negative.
         IndexError: An index is out of range.
-        TypeError: ``data`` holds strings, or indices or ids are not integers.
+        TypeError: ``data`` contains strings, or indices or ids are not integers.
 
     Example:
         >>> pg.sparse.segment_mean([1.0, 2.0, 4.0], [0, 2, 1], [0, 0, 1])

@@ -64,8 +64,8 @@ def cov(
 
     Raises:
         ValueError: ``x`` has more than two axes, or the weights have the wrong shape.
-        TypeError: ``x`` holds strings, ``fweights`` are not integers, or ``aweights``
-            are complex.
+        TypeError: ``x`` contains strings, ``fweights`` are not integers, or
+            ``aweights`` are complex.
 
     Example:
         >>> pg.cov([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])
@@ -147,7 +147,7 @@ def corrcoef(x: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: ``x`` has more than two axes.
-        TypeError: ``x`` holds strings.
+        TypeError: ``x`` contains strings.
 
     Example:
         >>> pg.corrcoef([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])
@@ -215,8 +215,8 @@ def histogram(
         ValueError: There are no bins, the edges do not ascend or do not have one axis,
             the range is not finite or descends, or the weights do not have the shape of
             ``x``.
-        TypeError: ``x`` is complex or holds strings, or ``bins`` is neither an int nor
-            edges.
+        TypeError: ``x`` is complex or contains strings, or ``bins`` is neither an int
+            nor edges.
 
     Example:
         >>> counts, edges = pg.histogram([1.0, 2.0, 2.5, 4.0], 3)

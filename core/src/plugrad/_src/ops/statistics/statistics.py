@@ -63,7 +63,7 @@ def var(
         A tensor of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
         ValueError: An axis is out of range, or ``correction`` is infinite or NaN.
 
     Example:
@@ -101,7 +101,7 @@ def std(
         A tensor of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
         ValueError: An axis is out of range, or ``correction`` is infinite or NaN.
 
     Example:
@@ -136,7 +136,7 @@ def moments(
         Two tensors of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
         ValueError: An axis is out of range.
 
     Example:
@@ -177,7 +177,7 @@ def logsumexp(
         A tensor of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex, or holds strings.
+        TypeError: ``x`` is complex, or contains strings.
         ValueError: An axis is out of range.
 
     Example:

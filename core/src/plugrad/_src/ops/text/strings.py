@@ -80,7 +80,7 @@ def to_hash_bucket_fast(
 
     Raises:
         ValueError: ``num_buckets`` is out of range.
-        TypeError: ``x`` does not hold strings.
+        TypeError: ``x`` does not contain strings.
 
     Example:
         >>> pg.strings.to_hash_bucket_fast(["cat", "dog"], 10)
@@ -150,7 +150,7 @@ def regex_replace(
 
     Raises:
         ValueError: ``re`` does not accept the pattern or the rewrite.
-        TypeError: ``x`` does not hold strings, or the pattern or rewrite is not
+        TypeError: ``x`` does not contain strings, or the pattern or rewrite is not
             ``str``.
 
     Example:
@@ -217,7 +217,7 @@ def split(
 
     Raises:
         ValueError: ``x`` does not have rank 1, or ``delimiter`` is not one string.
-        TypeError: An argument does not hold strings.
+        TypeError: An argument does not contain strings.
 
     Example:
         >>> pieces = pg.strings.split(["a b", "c"], " ")
@@ -316,7 +316,7 @@ def ngrams(
     Raises:
         ValueError: The splits are not valid row splits of ``data``, or a width is not
             positive.
-        TypeError: ``data`` does not hold strings, or an argument has the wrong type.
+        TypeError: ``data`` does not contain strings, or an argument has the wrong type.
 
     Example:
         >>> data = ["a", "b", "c", "d", "e"]
