@@ -17,7 +17,7 @@ def test_numbers_do_not_depend_on_the_size_of_chunks(op, monkeypatch):
     with pg.use_backend("cpu"):
         expected = OPS[op](n, seed=5).numpy()
         monkeypatch.setattr(_draws, "CHUNK_NUMBERS", 1 << 10)
-        monkeypatch.setattr(module, "NOISE", 1000)
+        monkeypatch.setattr(module, "NOISE_PER_RUN", 1000)
         np.testing.assert_array_equal(OPS[op](n, seed=5).numpy(), expected)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad._src.engine.dispatch import active
-from plugrad._src.ops.basis._convert import asarray, notify_created, placed
+from plugrad._src.ops.basis._convert import asarray, call_on_device, notify_created
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import share
 from plugrad._src.tensor.arguments import flag
@@ -47,7 +47,7 @@ def from_dlpack(
 
     """
     if device is not None:
-        return placed(device, from_dlpack, x, copy=copy)
+        return call_on_device(device, from_dlpack, x, copy=copy)
     if isinstance(x, Tensor | Variable):
         return asarray(x, copy=copy)
     kind = type(x).__name__

@@ -57,7 +57,7 @@ def eye(
     if unknown:
         raise unexpected(eye, unknown)
     if device is not None:
-        return _convert.placed(device, eye, n, m, k=k, dtype=dtype)
+        return _convert.call_on_device(device, eye, n, m, k=k, dtype=dtype)
     rows, columns = sizes("eye", (n, n if m is None else m))
     hit = _diagonal("eye", rows, columns, k) == arange(columns)
     return creation.cast(hit, FLOAT32 if dtype is None else dtype)

@@ -133,7 +133,7 @@ def arange(
     if unknown:
         raise unexpected(arange, unknown)
     if device is not None:
-        return _convert.placed(device, arange, start, stop, step, dtype=dtype)
+        return _convert.call_on_device(device, arange, start, stop, step, dtype=dtype)
     first, last = (0, start) if stop is None else (start, stop)
     end = real("arange", "stop", last._item() if is_scalar(last) else last)
     begin, by = (
@@ -243,7 +243,7 @@ def linspace(
         raise unexpected(linspace, unknown)
     if device is not None:
         more = {"dtype": dtype, "endpoint": endpoint}
-        return _convert.placed(device, linspace, start, stop, num, **more)
+        return _convert.call_on_device(device, linspace, start, stop, num, **more)
     if is_scalar(start) or is_scalar(stop):
         return _linspace_of_tensors(start, stop, num, dtype, endpoint)
     ends = number("linspace", "start", start), number("linspace", "stop", stop)

@@ -100,7 +100,7 @@ def asarray(
     if unknown:
         raise unexpected(asarray, unknown)
     if device is not None:
-        return placed(device, asarray, value, dtype=dtype, copy=copy)
+        return call_on_device(device, asarray, value, dtype=dtype, copy=copy)
     if type(value) is Tensor and dtype is None and not copy:
         return value
     x = tensor_of(value, dtype=dtype, copy=copy)
@@ -137,7 +137,7 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
     return notify_created(x) if current().observers else x
 
 
-def placed(
+def call_on_device(
     device: str, make: Callable[..., Tensor], *args: Any, **named: Any
 ) -> Tensor:
     """Call an op, and return its result on ``device``, which is a backend name."""
@@ -330,11 +330,11 @@ def elementwise(
         geometry.broadcast(kernel.op, a.shape, b.shape)
     kinds = kinds or "biufc"
     if a.dtype.kind not in kinds:
-        raise refused(kernel, a.dtype, kinds)
+        raise kind_error(kernel, a.dtype, kinds)
     return run(kernel, a, b)
 
 
-def refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
+def kind_error(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
     """Return the error for a ``dtype`` whose kind is not among ``kinds``."""
     known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
     got = "string" if dtype is STRING else f"{dtype}; cast with astype"

@@ -320,8 +320,8 @@ def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     if type(a) is Tensor and a.dtype.kind in "fc":
-        beside: object = b.dtype if type(b) is Tensor else type(b)
-        if beside is a.dtype or beside is float or beside is int:
+        other_type: object = b.dtype if type(b) is Tensor else type(b)
+        if other_type is a.dtype or other_type is float or other_type is int:
             return _convert.elementwise(REAL_DIV, a, b)
     return run(REAL_DIV, *floats("divide", a, b))
 

@@ -742,7 +742,7 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
     if x.dtype is BOOL:
         return run(LOGICAL_NOT, x)
     if x.dtype.kind not in "iu":
-        raise _convert.refused(BITWISE_NOT, x.dtype, "biu")
+        raise _convert.kind_error(BITWISE_NOT, x.dtype, "biu")
     return run(BITWISE_NOT, x)
 
 

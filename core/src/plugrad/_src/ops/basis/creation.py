@@ -120,7 +120,7 @@ def astype(
 
     """
     if device is not None:
-        return _convert.placed(device, astype, x, dtype, copy=copy)
+        return _convert.call_on_device(device, astype, x, dtype, copy=copy)
     x = x if type(x) is Tensor else _convert.asarray(x)
     y = cast(x, dtype)
     return identity(x) if y is x and flag("astype", "copy", copy) else y
@@ -321,7 +321,7 @@ def full(
     if unknown:
         raise unexpected(full, unknown)
     if device is not None:
-        return _convert.placed(device, full, shape, fill_value, dtype=dtype)
+        return _convert.call_on_device(device, full, shape, fill_value, dtype=dtype)
     if is_scalar(fill_value):
         return _repeat_scalar(shape, fill_value, dtype)
     if isinstance(fill_value, str | bytes):
@@ -383,7 +383,7 @@ def zeros(
     if unknown:
         raise unexpected(zeros, unknown)
     if device is not None:
-        return _convert.placed(device, zeros, shape, *more, dtype=dtype)
+        return _convert.call_on_device(device, zeros, shape, *more, dtype=dtype)
     wanted = (
         FLOAT32 if dtype is None else require_dtype("zeros", _numeric("zeros", dtype))
     )
@@ -424,7 +424,7 @@ def ones(
     if unknown:
         raise unexpected(ones, unknown)
     if device is not None:
-        return _convert.placed(device, ones, shape, *more, dtype=dtype)
+        return _convert.call_on_device(device, ones, shape, *more, dtype=dtype)
     wanted = (
         FLOAT32 if dtype is None else require_dtype("ones", _numeric("ones", dtype))
     )
@@ -495,7 +495,7 @@ def zeros_like(
     if unknown:
         raise unexpected(zeros_like, unknown)
     if device is not None:
-        return _convert.placed(device, zeros_like, x, dtype=dtype)
+        return _convert.call_on_device(device, zeros_like, x, dtype=dtype)
     x = _convert.asarray(x)
     if dtype is None and x.dtype is not STRING:
         return run(ZEROS_LIKE, x)
@@ -545,7 +545,7 @@ def ones_like(
     if unknown:
         raise unexpected(ones_like, unknown)
     if device is not None:
-        return _convert.placed(device, ones_like, x, dtype=dtype)
+        return _convert.call_on_device(device, ones_like, x, dtype=dtype)
     x = _convert.asarray(x)
     if dtype is None and x.dtype is not STRING:
         return run(ONES_LIKE, x)
@@ -661,6 +661,6 @@ def full_like(
     if unknown:
         raise unexpected(full_like, unknown)
     if device is not None:
-        return _convert.placed(device, full_like, x, fill_value, dtype=dtype)
+        return _convert.call_on_device(device, full_like, x, fill_value, dtype=dtype)
     x = _convert.asarray(x)
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)

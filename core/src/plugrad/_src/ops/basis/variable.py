@@ -59,11 +59,11 @@ class Variable(Methods):
         context = current()
         held = self._value  # read once: another thread may assign to it
         if not context.quiet or context.level is not None:
-            held = self._noticed(context)
+            held = self._watched_value(context)
         # An alias: x[...] = value on the returned tensor does not change the variable.
         return alias(held, held._tape_id)
 
-    def _noticed(self, context: Context) -> Tensor:
+    def _watched_value(self, context: Context) -> Tensor:
         """Make the tapes that record variables watch the tensor; notify observers.
 
         Returns:
@@ -81,7 +81,7 @@ class Variable(Methods):
 
     def watched_by(self, tape: Tape) -> TapeId:
         """Make a tape watch the current tensor; return the tensor's identity."""
-        return tape.watch(self._noticed(current()))
+        return tape.watch(self._watched_value(current()))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,8 +4,8 @@ Both ops compute a grid of coordinates from tensors, and share the rest: samplin
 at these coordinates. At the center of a pixel no other pixel contributes to the value,
 and the derivative with respect to the coordinate is the slope towards the next pixel.
 
-Map: ``Grid``; ``sampled`` and its gradients, ``to_image`` and ``to_places``; grids of
-boxes and of transforms, with their gradients.
+Map: ``Grid``; ``sampled`` and its gradients, ``image_gradient`` and
+``coordinate_gradients``; grids of boxes and of transforms, with their gradients.
 """
 
 from __future__ import annotations
@@ -91,19 +91,19 @@ def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
     if method == "nearest":
         y = read(*_nearest(grid))
     else:
-        (y0, y1, down), (x0, x1, right) = _neighbours(grid)
+        (y0, y1, down), (x0, x1, right) = _neighbors(grid)
         down, right = (_column(t, image.dtype) for t in (down, right))
         top = _interpolate(read(y0, x0), read(y0, x1), right)
         y = _interpolate(top, _interpolate(read(y1, x0), read(y1, x1), right), down)
     return compare.where(shape.expand_dims(grid.seen, axis=-1), y, fill)
 
 
-def to_image(dy: Tensor, grid: Grid, method: str) -> Tensor:
+def image_gradient(dy: Tensor, grid: Grid, method: str) -> Tensor:
     """Return the gradient of ``sampled`` with respect to the images."""
     if method == "nearest":
         parts = [(*_nearest(grid), dy)]
     else:
-        (y0, y1, down), (x0, x1, right) = _neighbours(grid, slope=True)
+        (y0, y1, down), (x0, x1, right) = _neighbors(grid, slope=True)
         parts = [
             (i, j, dy * _column(p * q, dy.dtype))
             for i, p in ((y0, 1 - down), (y1, down))
@@ -119,12 +119,12 @@ def to_image(dy: Tensor, grid: Grid, method: str) -> Tensor:
     return slicing.slice(dx, (0, 1, 1, 0), grid.sizes) if grid.rim else dx
 
 
-def to_places(
+def coordinate_gradients(
     dy: Tensor, image: Tensor, grid: Grid, fill: Any
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of bilinear sampling for ``grid.y`` and ``grid.x``."""
     read = _reader(image, grid, fill)
-    (y0, y1, down), (x0, x1, right) = _neighbours(grid, slope=True)
+    (y0, y1, down), (x0, x1, right) = _neighbors(grid, slope=True)
     corners = (read(i, j) for i in (y0, y1) for j in (x0, x1))
     sums = (reduce.sum(dy * v, axis=-1) for v in corners)
     a, b, c, d = (creation.cast(v, grid.y.dtype) for v in sums)
@@ -161,12 +161,12 @@ def _flat_indices(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
 
 def _index(v: Tensor, grid: Grid) -> Tensor:
     """Return whole coordinates as indices, in a dtype wide enough for all images."""
-    many = math.prod(_bordered_shape(grid)[:3]) >= 2**31
-    index = creation.cast(v, _convert.INT64 if many else INT32)
+    needs_int64 = math.prod(_bordered_shape(grid)[:3]) >= 2**31
+    index = creation.cast(v, _convert.INT64 if needs_int64 else INT32)
     return index + 1 if grid.rim else index
 
 
-def _neighbours(
+def _neighbors(
     grid: Grid, *, slope: bool = False
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Return the pixels before and after each coordinate, and the weight of the latter.
@@ -191,7 +191,7 @@ def _neighbours(
 
 def _nearest(grid: Grid) -> list[Tensor]:
     """Return the nearest pixels, along both axes; halves round up."""
-    return [compare.where(share < 0.5, a, b) for a, b, share in _neighbours(grid)]
+    return [compare.where(share < 0.5, a, b) for a, b, share in _neighbors(grid)]
 
 
 def _column(v: Tensor, dtype: DType) -> Tensor:
@@ -243,7 +243,7 @@ def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid
     return Grid(sizes, shape.reshape(box_ind, (k, 1, 1)), y, x, seen, "clamp")
 
 
-def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
+def boxes_gradient(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
     """Return the gradient with respect to the boxes."""
     sums = reduce.sum(to_y, axis=2), reduce.sum(to_x, axis=1)
     found = []
@@ -304,7 +304,7 @@ def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) ->
     return Grid(image.shape, batch, y, x, seen, edge)
 
 
-def to_transforms(
+def transforms_gradient(
     to_y: Tensor, to_x: Tensor, transforms: Tensor, grid: Grid, fill_mode: str
 ) -> Tensor:
     """Return the gradient with respect to the transforms.

@@ -17,7 +17,7 @@ from plugrad import geometry
 from plugrad._src.engine.dispatch import active, run
 from plugrad._src.ops.array import gather, slicing
 from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape, unary
-from plugrad._src.ops.nn._windows import fits
+from plugrad._src.ops.nn._windows import check_shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
 from plugrad._src.tensor.arguments import (
     choice,
@@ -119,8 +119,8 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
     if channels == 4 != have:
         opaque = np.full((*size, 1), 255, np.uint8)
         taken = np.concatenate((taken, opaque), axis=2)
-    held = DTYPES["uint8"] in active().dtypes
-    x = _convert.asarray(taken[..., :channels], dtype="uint8" if held else INT32)
+    has_uint8 = DTYPES["uint8"] in active().dtypes
+    x = _convert.asarray(taken[..., :channels], dtype="uint8" if has_uint8 else INT32)
     return run(FROM_PIXELS, x, num_channels=channels)
 
 
@@ -318,7 +318,7 @@ def _fill(value: Any, image: Spec | Tensor) -> Any:
 
 def _rotate_spec(image: Spec, *, geometry: Rotation, fill_value: Any) -> Spec:
     wanted = (*image.shape[:1], geometry.height, geometry.width, *image.shape[-1:])
-    fits("geometry", "image", image.shape, wanted)
+    check_shape("geometry", "image", image.shape, wanted)
     _fill(fill_value, image)
     return image
 

@@ -31,7 +31,7 @@ __all__ = ["grid_sample", "resize_bicubic"]
 
 Method = Literal["nearest", "bilinear", "bicubic"]
 Outside = Literal["zeros", "border", "reflection"]
-KEYS = -0.75  # the coefficient of cubic interpolation in PyTorch
+CUBIC_COEFFICIENT = -0.75  # the coefficient of cubic interpolation in PyTorch
 MAX_COORDINATE = 2.0**20  # coordinates are clipped to this, so they stay finite
 Number = TypeVar("Number", Tensor, Any)
 
@@ -58,7 +58,7 @@ def resize_bicubic(
     *,
     align_corners: bool = False,
     half_pixel_centers: bool = False,
-    coefficient: float = KEYS,
+    coefficient: float = CUBIC_COEFFICIENT,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return images of another size, interpolated between the 16 nearest pixels.
@@ -218,7 +218,7 @@ def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> lis
     weights: dict[str, Callable[[], list[Tensor]]] = {
         "nearest": lambda: [creation.ones_like(position)],
         "bilinear": lambda: [1 - share, share],
-        "bicubic": lambda: _cubic(share, KEYS),
+        "bicubic": lambda: _cubic(share, CUBIC_COEFFICIENT),
     }
     found = []
     first = -1 if method == "bicubic" else 0

@@ -84,14 +84,14 @@ def _backward_attributes(
 
 
 def _resize_spec(images: Spec, *, geometry: Resizing) -> Spec:
-    _windows.fits("geometry", "images", images.shape, geometry.in_shape)
+    _windows.check_shape("geometry", "images", images.shape, geometry.in_shape)
     return Spec(geometry.out_shape, images.dtype)
 
 
 def _resize_gradient_spec(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
     if images is not None:
-        _windows.fits("geometry", "images", images.shape, geometry.in_shape)
-    _windows.fits("geometry", "dy", dy.shape, geometry.out_shape)
+        _windows.check_shape("geometry", "images", images.shape, geometry.in_shape)
+    _windows.check_shape("geometry", "dy", dy.shape, geometry.out_shape)
     return Spec(geometry.in_shape, dy.dtype)
 
 
@@ -409,7 +409,7 @@ def _crop_gradient(
     dy: Tensor, boxes: Tensor, box_ind: Tensor, image_spec: Spec, method: str
 ) -> Tensor:
     grid = _sampling.box_grid(image_spec, boxes, box_ind, dy.shape[1:3])
-    return _sampling.to_image(dy, grid, method)
+    return _sampling.image_gradient(dy, grid, method)
 
 
 def _boxes_gradient(
@@ -418,7 +418,9 @@ def _boxes_gradient(
     if method == "nearest":
         return boxes.zeros_like()
     grid = _sampling.box_grid(image, boxes, box_ind, dy.shape[1:3])
-    return _sampling.to_boxes(*_sampling.to_places(dy, image, grid, 0), grid)
+    return _sampling.boxes_gradient(
+        *_sampling.coordinate_gradients(dy, image, grid, 0), grid
+    )
 
 
 gradients(CROP_AND_RESIZE, image=_crop_gradient, boxes=_boxes_gradient, box_ind=None)
@@ -544,7 +546,7 @@ def _image_gradient(
     dy: Tensor, transforms: Tensor, image_spec: Spec, interpolation: str, fill_mode: str
 ) -> Tensor:
     grid = _sampling.transform_grid(image_spec, transforms, fill_mode, dy.shape[1:3])
-    return _sampling.to_image(dy, grid, interpolation)
+    return _sampling.image_gradient(dy, grid, interpolation)
 
 
 def _transforms_gradient(
@@ -558,8 +560,8 @@ def _transforms_gradient(
     if interpolation == "nearest":
         return transforms.zeros_like()
     grid = _sampling.transform_grid(image, transforms, fill_mode, dy.shape[1:3])
-    places = _sampling.to_places(dy, image, grid, fill_value)
-    return _sampling.to_transforms(*places, transforms, grid, fill_mode)
+    places = _sampling.coordinate_gradients(dy, image, grid, fill_value)
+    return _sampling.transforms_gradient(*places, transforms, grid, fill_mode)
 
 
 gradients(TRANSFORM, image=_image_gradient, transforms=_transforms_gradient)

@@ -26,12 +26,12 @@ from plugrad.geometry import Shape
 from . import scatter
 from .keys import ParsedKey, parse_key
 
-_assigning = threading.RLock()  # held while an old value is read and replaced
+_assignment_lock = threading.RLock()  # held while an old value is read and replaced
 
 
 def _reset_lock() -> None:  # another thread may have held the lock at the fork
-    global _assigning
-    _assigning = threading.RLock()
+    global _assignment_lock
+    _assignment_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -71,7 +71,7 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
         Tensor([2., 4., 6.], dtype=float32, backend='cpu')
 
     """
-    with _assigning:
+    with _assignment_lock:
         if isinstance(x, variable.Variable):
             x.assign(_assigned(x.value, key, value))
             return

@@ -22,7 +22,7 @@ from plugrad._src.tensor.dtypes import BOOL
 from plugrad._src.tensor.tensor import Tensor
 from plugrad.geometry import Shape
 
-ALL = slice(None)
+FULL_SLICE = slice(None)
 
 
 class ParsedKey(NamedTuple):
@@ -168,7 +168,7 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
             f"{shape}"
         )
     insert_at = after_ellipsis or len(entries)
-    entries[insert_at:insert_at] = [ALL] * (len(shape) - named)
+    entries[insert_at:insert_at] = [FULL_SLICE] * (len(shape) - named)
     return entries  # even an empty ellipsis separates index arrays
 
 

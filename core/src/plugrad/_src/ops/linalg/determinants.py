@@ -21,12 +21,12 @@ from .matrix import (
     LAPACK,
     adjoint,
     adjoint_times,
+    check_matrices,
     column,
-    magnitude,
+    magnitude_dtype,
     matrices,
     product,
     row,
-    stacked,
     times_adjoint,
 )
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _determinant_spec(op: str, x: Spec) -> Spec:
-    return Spec(stacked(op, x).shape[:-2], x.dtype)
+    return Spec(check_matrices(op, x).shape[:-2], x.dtype)
 
 
 DET = Kernel(
@@ -90,7 +90,7 @@ gradients(
 
 COFACTOR: Kernel = Kernel(
     f"Cofactor(x: {LAPACK})",
-    out=lambda x: stacked("det", x),
+    out=lambda x: check_matrices("det", x),
     op="linalg.det",
     doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, even for singular matrices.""",
 )
@@ -149,7 +149,7 @@ gradients(COFACTOR, x=_cofactor_gradient)
 
 def _slogdet_specs(x: Spec) -> tuple[Spec, Spec]:
     y = _determinant_spec("slogdet", x)
-    return y, y._replace(dtype=magnitude(x.dtype))
+    return y, y._replace(dtype=magnitude_dtype(x.dtype))
 
 
 SLOGDET = Kernel(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _eigenvalues_spec(op: str, x: Spec) -> Spec:
     dtype = require_dtype(op, complexes.COMPLEX_DTYPES.get(x.dtype, x.dtype))
-    return Spec(matrix.stacked(op, x).shape[:-1], dtype)
+    return Spec(matrix.check_matrices(op, x).shape[:-1], dtype)
 
 
 def _eig_specs(x: Spec) -> tuple[Spec, Spec]:

@@ -174,7 +174,7 @@ def vector_norm(
         y = run(reduce.MAX, sizes, axis=axes, keepdims=keepdims)
     else:
         y = _p_norm(wide, sizes, axes, keepdims, ord)
-    return creation.cast(y, matrix.magnitude(x.dtype))
+    return creation.cast(y, matrix.magnitude_dtype(x.dtype))
 
 
 def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:

@@ -42,10 +42,12 @@ def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
     x = _convert.floating(op, x)
     if x.dtype is DTYPES["float16"]:
         raise TypeError(f"{op}: is not defined for float16; cast with astype")
-    return stacked(op, x, square=square)
+    return check_matrices(op, x, square=square)
 
 
-def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Shaped:
+def check_matrices(
+    op: str, x: _convert.Shaped, *, square: bool = True
+) -> _convert.Shaped:
     """Return ``x`` if it is a stack of (square) matrices; raise an error otherwise."""
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
         kind = "square matrices, [..., n, n]" if square else "matrices, [..., m, n]"
@@ -53,7 +55,7 @@ def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Sha
     return x
 
 
-def magnitude(dtype: DType) -> DType:
+def magnitude_dtype(dtype: DType) -> DType:
     """Return the dtype of the absolute values of numbers with dtype ``dtype``."""
     return complexes.REAL_DTYPES.get(dtype, dtype)
 
@@ -141,7 +143,7 @@ def _band_spec(input: Spec, num_lower: Spec, num_upper: Spec) -> Spec:
     if num_lower.shape or num_upper.shape:
         rule = "num_lower and num_upper must be one number each"
         raise misfit("band_part", rule, num_lower, num_upper)
-    return stacked("band_part", input, square=False)
+    return check_matrices("band_part", input, square=False)
 
 
 MATRIX_BAND_PART = Kernel(
@@ -187,7 +189,7 @@ def band_part(
         The semantics are those of ``tf.linalg.bandPart`` in TensorFlow.js.
 
     """
-    x = stacked("band_part", _convert.numbers("band_part", x), square=False)
+    x = check_matrices("band_part", _convert.numbers("band_part", x), square=False)
     lower = _diagonal_count("num_lower", num_lower, x, -2)
     return run(
         MATRIX_BAND_PART, x, lower, _diagonal_count("num_upper", num_upper, x, -1)
@@ -230,7 +232,7 @@ def band(x: Tensor, lower: int, upper: int) -> Tensor:
 
 
 def _solve_spec(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
-    batch = _batch_axes(op, stacked(op, a), b)
+    batch = _batch_axes(op, check_matrices(op, a), b)
     if len(b.shape) < 2:
         raise misfit(op, "the kernel needs b as [..., n, k]; reshape a vector", b)
     return Spec((*batch, *b.shape[-2:]), b.dtype)
@@ -378,7 +380,7 @@ gradients(
 
 INVERSE = Kernel(
     f"Inverse(x: {LAPACK})",
-    out=partial(stacked, "inv"),
+    out=partial(check_matrices, "inv"),
     checks="x",
     op="linalg.inv",
     doc="""The inverse of each matrix, by LU decomposition with partial pivoting.

@@ -80,7 +80,7 @@ def _check_unused(
 
 CHOLESKY = Kernel(
     f"Cholesky(x: {matrix.LAPACK})",
-    out=partial(matrix.stacked, "cholesky"),
+    out=partial(matrix.check_matrices, "cholesky"),
     checks="x",
     op="linalg.cholesky",
     doc="""The lower triangular ``y`` with ``y·yᴴ = x`` and a positive diagonal.
@@ -132,7 +132,7 @@ gradients(CHOLESKY, x=_cholesky_gradient)
 
 
 def _qr_specs(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
-    *batch, m, n = matrix.stacked("qr", x, square=False).shape
+    *batch, m, n = matrix.check_matrices("qr", x, square=False).shape
     k = m if mode == "complete" else min(m, n)
     return Spec((*batch, m, k), x.dtype), Spec((*batch, k, n), x.dtype)
 
@@ -262,12 +262,12 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
 
 def _values_spec(x: Spec) -> Spec:
     *batch, m, n = x.shape
-    return Spec((*batch, min(m, n)), matrix.magnitude(x.dtype))
+    return Spec((*batch, min(m, n)), matrix.magnitude_dtype(x.dtype))
 
 
 EIGH = Kernel(
     f"Eigh(x: {matrix.LAPACK}) -> w, v",
-    out=lambda x: (_values_spec(matrix.stacked("eigh", x)), x),
+    out=lambda x: (_values_spec(matrix.check_matrices("eigh", x)), x),
     checks="x",
     op="linalg.eigh",
     doc="""The eigenvalues ``w`` of Hermitian matrices, real and ascending, and
@@ -330,7 +330,7 @@ gradients(EIGH, x=_eigh_gradient)
 
 EIGVALSH = Kernel(
     f"Eigvalsh(x: {matrix.LAPACK})",
-    out=lambda x: _values_spec(matrix.stacked("eigvalsh", x)),
+    out=lambda x: _values_spec(matrix.check_matrices("eigvalsh", x)),
     checks="x",
     op="linalg.eigvalsh",
     doc="""The eigenvalues of Hermitian matrices, real and ascending.
@@ -375,7 +375,7 @@ decomposition(EIGVALSH, lambda x: run_many(EIGH, x)[0])
 
 
 def _svd_specs(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
-    *batch, m, n = matrix.stacked("svd", x, square=False).shape
+    *batch, m, n = matrix.check_matrices("svd", x, square=False).shape
     k = min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
     u = Spec((*batch, m, rows), x.dtype)
@@ -479,7 +479,7 @@ gradients(SVD, x=_svd_gradient)
 
 SVDVALS = Kernel(
     f"Svdvals(x: {matrix.LAPACK})",
-    out=lambda x: _values_spec(matrix.stacked("svdvals", x, square=False)),
+    out=lambda x: _values_spec(matrix.check_matrices("svdvals", x, square=False)),
     checks="x",
     op="linalg.svdvals",
     doc="""The singular values of each matrix, real and descending.
@@ -529,7 +529,7 @@ def _largest(s: Tensor) -> Tensor:
 
 def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
     """Return ``rtol`` as a tensor; the default is ``max(m, n) · eps``."""
-    dtype = matrix.magnitude(x.dtype)
+    dtype = matrix.magnitude_dtype(x.dtype)
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
     if isinstance(rtol, _convert.SCALARS):
@@ -573,8 +573,8 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
 
 
 def _pinv_spec(x: Spec, rtol: Spec) -> Spec:
-    *batch, m, n = matrix.stacked("pinv", x, square=False).shape
-    wanted = matrix.magnitude(x.dtype)
+    *batch, m, n = matrix.check_matrices("pinv", x, square=False).shape
+    wanted = matrix.magnitude_dtype(x.dtype)
     if rtol.dtype is not wanted:
         raise TypeError(f"pinv: rtol must be {wanted} for {x.dtype}, got {rtol.dtype}")
     _convert.check_broadcast("pinv", "rtol", rtol, tuple(batch))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _lu_specs(x: Spec) -> tuple[Spec, Spec, Spec]:
-    *batch, m, n = matrix.stacked("lu", x, square=False).shape
+    *batch, m, n = matrix.check_matrices("lu", x, square=False).shape
     k = min(m, n)
     sizes = ((m, m), (m, k), (k, n))
     p, lower, upper = (Spec((*batch, *size), x.dtype) for size in sizes)
@@ -147,7 +147,7 @@ gradients(LU, x=_lu_gradient)
 
 MATRIX_EXP = Kernel(
     f"MatrixExp(x: {matrix.LAPACK})",
-    out=functools.partial(matrix.stacked, "matrix_exp"),
+    out=functools.partial(matrix.check_matrices, "matrix_exp"),
     op="linalg.matrix_exp",
     doc="""``Σ x^k / k!`` over all ``k`` from 0, a sum of powers of the matrix.
 

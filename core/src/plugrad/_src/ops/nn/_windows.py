@@ -73,7 +73,7 @@ def check(
     rank("geometry", "the input", windows.in_shape, spatial)
     for name, x, wanted in rows:
         if x is not None:
-            fits("geometry", name, x.shape, wanted)
+            check_shape("geometry", name, x.shape, wanted)
 
 
 def check_channels(windows: Windows) -> None:
@@ -132,7 +132,7 @@ def numbers(op: str, *values: TensorLike) -> list[Tensor]:
     return [creation.cast(x, INT32) if x.dtype is BOOL else x for x in xs]
 
 
-def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
+def check_shape(op: str, what: str, got: Shape, wanted: Shape) -> None:
     """Raise unless a shape is the one the windows require."""
     if got != wanted:
         raise ValueError(f"{op}: {what} must have shape {wanted}, got {got}")

@@ -80,7 +80,7 @@ def adaptive_max_pool(
     op = "adaptive_max_pool"
     x = _windows.ordered(op, x)
     return _adaptive_pool(
-        op, x, output_size, _spatial_rank(op, x), data_format, pool.MAXIMA
+        op, x, output_size, _spatial_rank(op, x), data_format, pool.MAX_KERNELS
     )
 
 
@@ -128,7 +128,7 @@ def adaptive_avg_pool(
     op = "adaptive_avg_pool"
     x = _convert.floating(op, x)
     return _adaptive_pool(
-        op, x, output_size, _spatial_rank(op, x), data_format, pool.AVERAGES
+        op, x, output_size, _spatial_rank(op, x), data_format, pool.AVERAGE_KERNELS
     )
 
 
@@ -164,7 +164,7 @@ def adaptive_max_pool1d(
         raise unexpected(adaptive_max_pool1d, unknown)
     op = "adaptive_max_pool1d"
     return _adaptive_pool(
-        op, _windows.ordered(op, x), output_size, 1, data_format, pool.MAXIMA
+        op, _windows.ordered(op, x), output_size, 1, data_format, pool.MAX_KERNELS
     )
 
 
@@ -200,7 +200,7 @@ def adaptive_avg_pool1d(
         raise unexpected(adaptive_avg_pool1d, unknown)
     op = "adaptive_avg_pool1d"
     x = _convert.floating(op, x)
-    return _adaptive_pool(op, x, output_size, 1, data_format, pool.AVERAGES)
+    return _adaptive_pool(op, x, output_size, 1, data_format, pool.AVERAGE_KERNELS)
 
 
 def _spatial_rank(op: str, x: Tensor) -> int:
@@ -226,7 +226,7 @@ def _adaptive_pool(
     x, back = _windows.channels_last(op, x, spatial, data_format)
     if 0 in x.shape[1:-1]:
         raise misfit(op, "the spatial axes must not be empty", x)
-    averages = kernels is pool.AVERAGES
+    averages = kernels is pool.AVERAGE_KERNELS
     window_indices = [
         _window_indices(*pair) for pair in zip(x.shape[1:-1], wanted, strict=True)
     ]
@@ -243,11 +243,11 @@ def _adaptive_pool(
     return back(shapes.reshape(y, windows.out_shape))
 
 
-Places = tuple[np.ndarray | None, np.ndarray]
+WindowIndices = tuple[np.ndarray | None, np.ndarray]
 
 
 @functools.lru_cache(maxsize=256)
-def _window_indices(n: int, m: int) -> Places:
+def _window_indices(n: int, m: int) -> WindowIndices:
     """Return the indices that the windows read, ``[m, size]``, and their sizes.
 
     Windows with fewer than ``size`` elements repeat their last element. The indices are
@@ -270,7 +270,7 @@ def _gather_windows(x: Tensor, indices: np.ndarray | None, axis: int) -> Tensor:
     return run(gather.GATHER_V2, x, ids, axis=axis, batch_dims=0)
 
 
-def _averages(x: Tensor, wanted: Shape, window_indices: list[Places]) -> Tensor:
+def _averages(x: Tensor, wanted: Shape, window_indices: list[WindowIndices]) -> Tensor:
     """Average the elements of each window; repeated elements are replaced by 0."""
     wide = reduce.widened(x)
     sizes = [x.shape[0]]

@@ -413,7 +413,7 @@ def quantize_blocks(
 
 def _quantized(blocks: Any, bits: int, symmetric: bool) -> tuple[Any, Any, Any]:
     """Return codes, scales and offsets of blocks along the last axis."""
-    most = (1 << bits) - 1
+    largest_code = (1 << bits) - 1
     if symmetric:
         half = 1 << (bits - 1)
         scale = np.abs(blocks).max(-1) / (half - 1)
@@ -422,7 +422,7 @@ def _quantized(blocks: Any, bits: int, symmetric: bool) -> tuple[Any, Any, Any]:
             return codes.astype(np.int8), scale, None
         return (codes + half).astype(np.uint8), scale, -half * scale
     low = blocks.min(-1)
-    scale = (blocks.max(-1) - low) / most
+    scale = (blocks.max(-1) - low) / largest_code
     codes = np.round(_quotient(blocks - low[..., None], scale[..., None]))
     return codes.astype(np.uint8), scale, low
 

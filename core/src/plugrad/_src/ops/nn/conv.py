@@ -538,7 +538,7 @@ def _conv_transpose(
     x, restore_layout = _windows.channels_last(op, x, spatial, data_format)
     given["output_sizes"] = x.shape[1:-1]
     windows = geometry.convolution(op, wanted, filter.shape, spatial, **given)
-    _windows.fits(op, "x", x.shape, windows.out_shape)
+    _windows.check_shape(op, "x", x.shape, windows.out_shape)
     if spatial > 1:
         return restore_layout(run(kernel, x, filter, geometry=windows))
     windows = windows.with_leading_axis()

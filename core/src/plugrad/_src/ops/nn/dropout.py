@@ -73,5 +73,5 @@ def dropout(
             raise misfit("dropout", f"noise_shape must broadcast to {x.shape}", sizes)
     if not chance:
         return creation.identity(x)
-    kept = random.drawn("dropout", seed, sizes, _draws.bernoulli, 1 - chance)
+    kept = random.draw_tensor("dropout", seed, sizes, _draws.bernoulli, 1 - chance)
     return compare.where(kept, unary.times_real(x, 1 / (1 - chance)), 0.0)

@@ -639,7 +639,7 @@ def local_response_normalization(
     return run(LRN, x, depth_radius=min(radius, x.shape[-1]), **attrs)
 
 
-def _neighbour_sum(x: Tensor, radius: int) -> Tensor:
+def _neighbor_sum(x: Tensor, radius: int) -> Tensor:
     """Sum over the neighboring channels, using shifted slices of the padded tensor."""
     axis = len(x.shape) - 1
     channels = x.shape[-1]
@@ -650,7 +650,7 @@ def _neighbour_sum(x: Tensor, radius: int) -> Tensor:
 
 
 def _norm(x: Tensor, radius: int, bias: float, alpha: float) -> Tensor:
-    return bias + alpha * _neighbour_sum(unary.square(x), radius)
+    return bias + alpha * _neighbor_sum(unary.square(x), radius)
 
 
 @decomposition(LRN)
@@ -685,7 +685,7 @@ def _(
 ) -> Tensor:
     wide, wide_y, wide_dy = map(reduce.widened, (x, y, dy))
     norm = _norm(wide, depth_radius, bias, alpha)
-    band = _neighbour_sum(wide_dy * wide_y / norm, depth_radius)
+    band = _neighbor_sum(wide_dy * wide_y / norm, depth_radius)
     dx = wide_dy * binary.pow(norm, -beta) - 2 * alpha * beta * wide * band
     return creation.cast(dx, x.dtype)
 

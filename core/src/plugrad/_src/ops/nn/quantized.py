@@ -40,7 +40,7 @@ _EPILOGUE_INPUTS = "bias?: int32, scale?: float32, zero_point?: int8 | uint8"
 _X_EPILOGUE_INPUTS = f"x_zero_point?: x, {_EPILOGUE_INPUTS}"
 
 
-def _operand_names(op: str) -> tuple[str, ...]:
+def _extra_input_names(op: str) -> tuple[str, ...]:
     """Return the names of the inputs that follow the operands."""
     return f"{'a' if op == 'quantized.matmul' else 'x'}_zero_point", *_EPILOGUE_NAMES
 
@@ -48,7 +48,7 @@ def _operand_names(op: str) -> tuple[str, ...]:
 def _epilogue_spec(op: str, out: Shape, *epilogue: Any) -> Spec:
     """Return the spec of the result; raise unless the epilogue's tensors fit it."""
     allowed = ((),), (out[-1:],), ((), out[-1:]), ((),)
-    for name, x, shapes in zip(_operand_names(op), epilogue, allowed, strict=True):
+    for name, x, shapes in zip(_extra_input_names(op), epilogue, allowed, strict=True):
         if x is not None and x.shape not in shapes:
             wanted = " or ".join(map(str, shapes))
             raise ValueError(
@@ -383,7 +383,7 @@ def _epilogue_operands(op: str, x: Tensor, *given: MaybeLike) -> list[Maybe]:
     """Return the zero points, bias and scale as tensors; a Python scale is float32."""
     found = [v if v is None else _convert.asarray(v) for v in given]
     allowed = (x.dtype.name,), ("int32",), ("float32",), ("int8", "uint8")
-    for name, v, names in zip(_operand_names(op), found, allowed, strict=True):
+    for name, v, names in zip(_extra_input_names(op), found, allowed, strict=True):
         if v is not None and v.dtype.name not in names:
             wanted = " or ".join(names)
             raise TypeError(f"{op}: {name} must be {wanted}, got {named(v.dtype)}")

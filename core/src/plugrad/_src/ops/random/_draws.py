@@ -46,7 +46,7 @@ class Streams:
     """
 
     def __init__(self, key: int | None) -> None:
-        self.drawn = key is None
+        self.key_is_random = key is None
         self.key = int.from_bytes(os.urandom(8)) if key is None else key
         self.calls = itertools.count()
 
@@ -66,7 +66,7 @@ def reseed(key: int | None) -> None:
 
 
 def _forked() -> None:
-    if process.drawn:
+    if process.key_is_random:
         reseed(None)
 
 

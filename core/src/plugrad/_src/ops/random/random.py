@@ -149,7 +149,7 @@ def _keys(words: _draws.Words, sizes: Shape) -> Tensor:
     return _convert.tensor_of(halves.reshape(*sizes, 2), copy=False)
 
 
-def drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
+def draw_tensor(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
     """Return ``draw(stream, count, *attrs)`` as a tensor of shape ``sizes``."""
 
     def drawn(number: int | None) -> Tensor:
@@ -354,7 +354,7 @@ def uniform(
             f"uniform: minval {a} must be less than maxval {b} in {wanted}, and their "
             "difference finite"
         )
-    return drawn("uniform", seed, sizes, _draws.uniform, low, high, wanted)
+    return draw_tensor("uniform", seed, sizes, _draws.uniform, low, high, wanted)
 
 
 def uniform_int(
@@ -402,7 +402,7 @@ def uniform_int(
     least, most = LIMITS[wanted]
     if low < least or high - 1 > most:
         raise OverflowError(f"{op}: {wanted} cannot hold {low} to {high - 1}")
-    return drawn(op, seed, sizes, _draws.integers, low, high, wanted)
+    return draw_tensor(op, seed, sizes, _draws.integers, low, high, wanted)
 
 
 def bernoulli(
@@ -434,7 +434,7 @@ def bernoulli(
     chance = arguments.finite("bernoulli", "p", p)
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
-    return drawn("bernoulli", seed, sizes, _draws.bernoulli, chance)
+    return draw_tensor("bernoulli", seed, sizes, _draws.bernoulli, chance)
 
 
 # --- normal ----------------------------------------------------------------------
@@ -458,7 +458,7 @@ def _transformed(
         return z
 
     with np.errstate(over="ignore"):
-        return drawn(op, seed, sizes, _draws.filled, scaled, wanted)
+        return draw_tensor(op, seed, sizes, _draws.filled, scaled, wanted)
 
 
 def normal(
@@ -629,7 +629,7 @@ def gamma(
     form = arguments.positive("gamma", "alpha", alpha)
     rate = arguments.positive("gamma", "beta", beta)
     with np.errstate(over="ignore"):
-        return drawn("gamma", seed, sizes, _draws.gamma, form, rate, wanted)
+        return draw_tensor("gamma", seed, sizes, _draws.gamma, form, rate, wanted)
 
 
 # --- order and choice ------------------------------------------------------------
@@ -656,7 +656,7 @@ def permutation(n: int, /, *, seed: Seed = None, **unknown: Unpack[Nothing]) -> 
     if unknown:
         raise unexpected(permutation, unknown)
     size = arguments.integer("permutation", "n", n, 0)
-    return drawn("permutation", seed, (size,), _draws.order)
+    return draw_tensor("permutation", seed, (size,), _draws.order)
 
 
 def shuffle(
@@ -684,7 +684,7 @@ def shuffle(
         raise unexpected(shuffle, unknown)
     x = _convert.asarray(x)
     axis = reduce.one_axis("shuffle", axis, len(x.shape))
-    order = drawn("shuffle", seed, (x.shape[axis],), _draws.order)
+    order = draw_tensor("shuffle", seed, (x.shape[axis],), _draws.order)
     return run(gather.GATHER_V2, x, order, axis=axis, batch_dims=0)
 
 
@@ -737,7 +737,7 @@ def choice(
     available = n if weights is None else np.count_nonzero(weights)
     if (count and not available) if replace else count > available:
         raise ValueError(f"choice: cannot choose {count} of {available} ({replace=})")
-    chosen = drawn("choice", seed, sizes, _draws.chosen, n, weights, replace)
+    chosen = draw_tensor("choice", seed, sizes, _draws.chosen, n, weights, replace)
     if isinstance(x, int | np.integer):
         return chosen
     return run(gather.GATHER_V2, x, chosen, axis=axis, batch_dims=0)
@@ -774,7 +774,7 @@ MULTINOMIAL = Kernel(
     subtracted from the row first. Each operation is rounded to the dtype
     separately.""",
 )
-NOISE = 1 << 20  # the target number of random numbers for one run of the kernel
+NOISE_PER_RUN = 1 << 20  # the target number of random numbers for each kernel run
 
 
 def multinomial(
@@ -826,7 +826,7 @@ def multinomial(
     normalized = arguments.flag("multinomial", "normalized", normalized)
     inside = current().level is not None  # vmap
     parts, stream = [], None
-    step = max(count, 1) if inside else max(NOISE // max(rows * classes, 1), 1)
+    step = max(count, 1) if inside else max(NOISE_PER_RUN // max(rows * classes, 1), 1)
     draw = _draws.inverse_exponential if normalized else _draws.gumbel
     if step < count:  # all parts continue one stream
         notify_outer("refuse", "multinomial draws in several parts")

@@ -145,10 +145,10 @@ def _only_axis(op: str, x: Tensor, axis: int | None) -> int:
     return shapes._axis(op, 0 if axis is None else axis, len(x.shape))
 
 
-def _pad_axis(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tensor:
+def _pad_axis(x: Tensor, axis: int, value: int, count: int, at_end: bool) -> Tensor:
     """Add elements along one axis, at its end or at its start."""
     pairs = [(0, 0)] * len(x.shape)
-    pairs[axis] = (0, count) if behind else (count, 0)
+    pairs[axis] = (0, count) if at_end else (count, 0)
     return slicing.pad(x, pairs, constant_values=value)
 
 
@@ -575,7 +575,7 @@ def bincount(
     if unknown:
         raise unexpected(bincount, unknown)
     ids = _convert.integer_tensor("bincount", "x", x)
-    weigh = _weights("bincount", weights, ids)
+    weight = _weights("bincount", weights, ids)
     least = integer("bincount", "minlength", minlength, 0)
     if size is None:
         size = max(int(reduce.max(ids)._item()) + 1, least) if ids.size else least
@@ -584,7 +584,7 @@ def bincount(
             f"bincount: size {size} and minlength {least} are mutually exclusive; pass "
             "size for an exact number of counts, minlength for a minimum"
         )
-    return run(BINCOUNT, ids, weigh, size=integer("bincount", "size", size, 0))
+    return run(BINCOUNT, ids, weight, size=integer("bincount", "size", size, 0))
 
 
 def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
@@ -656,10 +656,10 @@ def dense_bincount(
         raise unexpected(dense_bincount, unknown)
     ids = _convert.integer_tensor("dense_bincount", "x", x)
     _check_has_axes(ids)
-    weigh = _weights("dense_bincount", weights, ids)
+    weight = _weights("dense_bincount", weights, ids)
     count = integer("dense_bincount", "size", size, 0)
     binary_output = flag("dense_bincount", "binary_output", binary_output)
-    return run(DENSE_BINCOUNT, ids, weigh, size=count, binary_output=binary_output)
+    return run(DENSE_BINCOUNT, ids, weight, size=count, binary_output=binary_output)
 
 
 @decomposition(DENSE_BINCOUNT)  # also used for the gradient

@@ -789,7 +789,7 @@ def fftfreq(
     if unknown:
         raise unexpected(fftfreq, unknown)
     if device is not None:
-        return _convert.placed(device, fftfreq, n, d=d, dtype=dtype)
+        return _convert.call_on_device(device, fftfreq, n, d=d, dtype=dtype)
     return _frequencies("fftfreq", n, d, dtype, False)
 
 
@@ -830,7 +830,7 @@ def rfftfreq(
     if unknown:
         raise unexpected(rfftfreq, unknown)
     if device is not None:
-        return _convert.placed(device, rfftfreq, n, d=d, dtype=dtype)
+        return _convert.call_on_device(device, rfftfreq, n, d=d, dtype=dtype)
     return _frequencies("rfftfreq", n, d, dtype, True)
 
 

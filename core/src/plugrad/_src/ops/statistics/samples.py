@@ -101,7 +101,7 @@ def _covariances(
     x: Tensor, correction: float, fweights: Any = None, aweights: Any = None
 ) -> Tensor:
     size = x.shape[1]
-    dtype = matrix.magnitude(x.dtype)
+    dtype = matrix.magnitude_dtype(x.dtype)
     weights: Tensor | None = None
     if fweights is not None:
         counts = _convert.integer_tensor("cov", "fweights", fweights)
@@ -243,8 +243,8 @@ def histogram(
     else:
         count = integer("histogram", "bins", bins, 1)
         edges = _even_edges(x, count, range)
-    weigh = cumulative._weights("histogram", weights, x)
-    counts = _count_in_bins(x, edges, weigh)
+    weight = cumulative._weights("histogram", weights, x)
+    counts = _count_in_bins(x, edges, weight)
     if not density:
         return counts, edges
     widths = cumulative.diff(_convert.floating("histogram", edges))
