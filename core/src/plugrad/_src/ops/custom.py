@@ -131,7 +131,7 @@ def recorded_call(
         guard.refuse("its value")
     outputs = tuple([alias(y) for y in ys])
     for y in outputs if context.observers else ():
-        _convert.notify_created(y)  # tensors that no kernel run has reported
+        _convert.notify_created(y)  # these do not come from a kernel run
     recording, mask = tapes_tracking(context.tapes, inputs)
     if mask:
         plain = plain and flat and len(inputs) == len(args)

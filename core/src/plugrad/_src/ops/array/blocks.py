@@ -173,7 +173,7 @@ def space_to_batch_nd(
         block_shape: The sizes of a block along each spatial axis; an int stands for a
             single axis.
         paddings: A pair (before, after) for each spatial axis: how many elements to add
-            at its ends. They are 0, False or empty strings, depending on the dtype.
+            at each end. They are 0, False or empty strings, depending on the dtype.
 
     Returns:
         A tensor ``[batch · prod(block_shape), *(padded space / block_shape), *rest]``
@@ -268,7 +268,7 @@ def batch_to_space_nd(
         block_shape: The sizes of a block along each spatial axis; an int stands for a
             single axis.
         crops: A pair (before, after) for each spatial axis: how many elements to remove
-            at its ends.
+            at each end.
 
     Returns:
         A tensor ``[batch / prod(block_shape), *(space · block_shape - crops), *rest]``

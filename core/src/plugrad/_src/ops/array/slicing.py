@@ -256,7 +256,7 @@ def pad(
         A larger tensor with the dtype of ``x``.
 
     Raises:
-        ValueError: The number of pairs is not that of axes, a number is negative, or an
+        ValueError: The numbers of pairs and axes differ, a number is negative, or an
             axis has too few elements to mirror, or none to repeat.
         TypeError: The dtype cannot represent ``constant_values``.
 

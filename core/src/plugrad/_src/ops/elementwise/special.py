@@ -108,7 +108,7 @@ BERNOULLI = (
 
 
 def _piecewise(pieces: Pieces, x: Tensor) -> Tensor:
-    """Evaluate a rational function at each element: that of the element's interval."""
+    """Evaluate at each element the rational function of the interval around it."""
     first, *others = pieces.for_dtype(x.dtype)
     y = _quotient(first, x)
     for end, rational in zip(pieces.ends, others, strict=False):
