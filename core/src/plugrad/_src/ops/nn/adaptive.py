@@ -80,7 +80,7 @@ def adaptive_max_pool(
     op = "adaptive_max_pool"
     x = _windows.ordered(op, x)
     return _adaptive_pool(
-        op, x, output_size, _spatial_rank(op, x), data_format, pool.MAX_KERNELS
+        op, x, output_size, _spatial_rank(op, x), data_format, pool.MAXIMA
     )
 
 
@@ -128,7 +128,7 @@ def adaptive_avg_pool(
     op = "adaptive_avg_pool"
     x = _convert.floating(op, x)
     return _adaptive_pool(
-        op, x, output_size, _spatial_rank(op, x), data_format, pool.AVERAGE_KERNELS
+        op, x, output_size, _spatial_rank(op, x), data_format, pool.AVERAGES
     )
 
 
@@ -164,7 +164,7 @@ def adaptive_max_pool1d(
         raise unexpected(adaptive_max_pool1d, unknown)
     op = "adaptive_max_pool1d"
     return _adaptive_pool(
-        op, _windows.ordered(op, x), output_size, 1, data_format, pool.MAX_KERNELS
+        op, _windows.ordered(op, x), output_size, 1, data_format, pool.MAXIMA
     )
 
 
@@ -200,7 +200,7 @@ def adaptive_avg_pool1d(
         raise unexpected(adaptive_avg_pool1d, unknown)
     op = "adaptive_avg_pool1d"
     x = _convert.floating(op, x)
-    return _adaptive_pool(op, x, output_size, 1, data_format, pool.AVERAGE_KERNELS)
+    return _adaptive_pool(op, x, output_size, 1, data_format, pool.AVERAGES)
 
 
 def _spatial_rank(op: str, x: Tensor) -> int:
@@ -226,7 +226,7 @@ def _adaptive_pool(
     x, back = _windows.channels_last(op, x, spatial, data_format)
     if 0 in x.shape[1:-1]:
         raise misfit(op, "the spatial axes must not be empty", x)
-    averages = kernels is pool.AVERAGE_KERNELS
+    averages = kernels is pool.AVERAGES
     window_indices = [
         _window_indices(*pair) for pair in zip(x.shape[1:-1], wanted, strict=True)
     ]

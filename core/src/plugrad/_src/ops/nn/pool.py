@@ -224,7 +224,7 @@ def max_pool(
         raise unexpected(max_pool, unknown)
     x = _windows.ordered("max_pool", x)
     given = _window_options(filter_size, strides, pad, dilations, dim_rounding_mode)
-    return _pool(MAX_KERNELS, "max_pool", x, data_format, given)
+    return _pool(MAXIMA, "max_pool", x, data_format, given)
 
 
 def avg_pool(
@@ -277,7 +277,7 @@ def avg_pool(
         raise unexpected(avg_pool, unknown)
     x = _convert.floating("avg_pool", x)
     given = _window_options(filter_size, strides, pad, dilations, dim_rounding_mode)
-    return _pool(AVERAGE_KERNELS, "avg_pool", x, data_format, given, count_include_pad)
+    return _pool(AVERAGES, "avg_pool", x, data_format, given, count_include_pad)
 
 
 def max_pool1d(
@@ -412,12 +412,8 @@ def pool(
         raise unexpected(pool, unknown)
     given = _window_options(window_shape, strides, pad, dilations, dim_rounding_mode)
     if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
-        return _pool(
-            MAX_KERNELS, "pool", _windows.ordered("pool", x), data_format, given
-        )
-    return _pool(
-        AVERAGE_KERNELS, "pool", _convert.floating("pool", x), data_format, given
-    )
+        return _pool(MAXIMA, "pool", _windows.ordered("pool", x), data_format, given)
+    return _pool(AVERAGES, "pool", _convert.floating("pool", x), data_format, given)
 
 
 def _window_options(
@@ -429,10 +425,7 @@ def _window_options(
     return given | {"dim_rounding_mode": mode}
 
 
-MAX_KERNELS, AVERAGE_KERNELS = (
-    {2: MAX_POOL, 3: MAX_POOL_3D},
-    {2: AVG_POOL, 3: AVG_POOL_3D},
-)
+MAXIMA, AVERAGES = {2: MAX_POOL, 3: MAX_POOL_3D}, {2: AVG_POOL, 3: AVG_POOL_3D}
 
 
 def _pool(
