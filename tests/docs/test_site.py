@@ -132,7 +132,7 @@ def test_a_notebook_is_a_page_with_its_outputs():
 
 def test_an_output_that_failed_is_refused():
     cell = {"cell_type": "code", "source": [], "outputs": [{"output_type": "error"}]}
-    with pytest.raises(ValueError, match=r"a\.md: cannot show an output of 'error'"):
+    with pytest.raises(ValueError, match=r"a\.md: cannot show output of type 'error'"):
         notebooks.convert(json.dumps({"cells": [cell]}), "a.ipynb", "a.md")
 
 
