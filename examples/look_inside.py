@@ -210,7 +210,10 @@ def train_network(steps: int) -> Network:
     start = time.perf_counter()
     params, accuracy = photographs.train(steps)
     seconds = time.perf_counter() - start
-    print(f"{steps} steps in {seconds:.0f} s; {accuracy:.1%} of new crops are right")
+    print(
+        f"{steps} steps in {seconds:.0f} s; "
+        f"{accuracy:.1%} of new crops are classified correctly"
+    )
 
     def score(image: pg.Tensor) -> pg.Tensor:  # without the background
         return photographs.logits_of(params, image[None])[0, 1:]

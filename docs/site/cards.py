@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 PICTURE = "look_inside.png"  # 1100 x 624 pixels
 MAX_CHARACTERS = 200  # length of a description; search engines cut longer ones
-SKIPPED = ("#", "|", "- ", "* ", "1. ", "<", "![", "> ", ":::", "    ")
+SKIPPED_PREFIXES = ("#", "|", "- ", "* ", "1. ", "<", "![", "> ", ":::", "    ")
 LINK = re.compile(r"!?\[((?:[^\]`]|`[^`]*`)*)\](?:\([^)]*\)|\[[^\]]*\])")
 
 
@@ -23,7 +23,7 @@ def description(markdown: str) -> str:
 
     """
     for paragraph in re.split(r"\n\s*\n", re.sub(r"(?ms)^```.*?^```", "", markdown)):
-        if paragraph.strip() and not paragraph.startswith(SKIPPED):
+        if paragraph.strip() and not paragraph.startswith(SKIPPED_PREFIXES):
             text = LINK.sub(r"\1", " ".join(paragraph.split()))
             return _cut(re.sub(r"\*\*?|`", "", text))
     return ""
@@ -57,7 +57,9 @@ def tags(title: str, description: str, url: str | None, site: str | None) -> str
     }
     if site:
         found |= {"og:url": url or site, "og:image": urljoin(site, PICTURE)}
-        found["og:image:alt"] = "Photographs, and maps of the pixels that decide"
+        found["og:image:alt"] = (
+            "Photographs, and maps of the pixels that determine each classification"
+        )
     lines = [
         f'<meta property="{name}" content="{escape(value)}">\n'
         for name, value in found.items()

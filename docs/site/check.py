@@ -76,7 +76,7 @@ class Document(HTMLParser):
             self.unparsed_lists.append(data)
 
 
-def read(site: Path) -> dict[Path, Document]:
+def parse_pages(site: Path) -> dict[Path, Document]:
     """Return the pages of a site by path."""
     found = {}
     for path in sorted(site.rglob("*.html")):
@@ -138,7 +138,7 @@ def missing_cards(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
 
 
 def entries_without_source(pages: dict[Path, Document]) -> Iterator[str]:
-    """Yield the pages with an entry of the reference that does not link to its code."""
+    """Yield the pages on which an entry of the reference has no link to its code."""
     for path, page in pages.items():
         if page.sources != page.entries:
             yield f"{path}: {page.entries} entries, {page.sources} links to code"
@@ -168,7 +168,7 @@ def public_names() -> set[str]:
 
 def main(site: Path) -> int:
     """Check a site; print its faults and a summary; return the exit status."""
-    pages = read(site)
+    pages = parse_pages(site)
     faults = [
         *external_loads(site, pages),
         *broken_links(site, pages),

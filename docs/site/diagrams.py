@@ -33,7 +33,7 @@ markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#5c6370"/></marker>
 
 
 def render(text: str, title: str) -> str:
-    """Return the SVG of a diagram.
+    """Return the SVG of a diagram whose source is ``text``, as described above.
 
     Raises:
         ValueError: A line is too long for its box.
@@ -97,7 +97,7 @@ def _text(x: float, y: float, text: str, style: str) -> str:
 
 
 def derive(path: Path) -> str:
-    """Return the SVG that belongs in the file of a diagram."""
+    """Return the up-to-date content of a diagram's SVG file."""
     return render(path.with_suffix(".txt").read_text(), path.stem)
 
 

@@ -24,7 +24,7 @@ class Docstrings(Extension):
     """
 
     def on_object(self, *, obj: Object, **others: Any) -> None:
-        """Rewrite a docstring."""
+        """Rewrite the docstring of an object, and hide the parameter ``unknown``."""
         if obj.docstring is not None:
             text = re.sub(r"(?m)^Example:$", "Examples:", obj.docstring.value)
             obj.docstring.value = re.sub(r"(?m)(?<=\S)::$", ":", text) + _link(obj)

@@ -29,13 +29,13 @@ FAMILIES = {
     "Activation": ("Activation functions, `clip` and `dropout`.", "activation random"),
     "Arithmetic": ("Element-wise ops of two arguments, and signs.", "binary signs"),
     "Backends, kernels and gradients": (
-        "Choose a backend, and replace what runs.",
+        "Choose a backend, and replace kernels and gradients.",
         "engine by_name",
     ),
     "Comparison and logic": ("Comparisons, logic, bits and `where`.", "compare"),
     "Complex numbers": ("Parts of complex numbers.", "complexes"),
     "Convolution": (
-        "Convolutions, depthwise ones, and dilation.",
+        "Convolutions, depthwise convolutions and dilation.",
         "conv depthwise dilation",
     ),
     "Creation": (
@@ -68,7 +68,10 @@ FAMILIES = {
         "Ops that move elements without computing with them.",
         "blocks rearrange shape",
     ),
-    "Sorting and searching": ("Order, sets and positions.", "search sorting"),
+    "Sorting and searching": (
+        "Sorting, sets and searching for positions.",
+        "search sorting",
+    ),
     "Tools": ("Inspect a program, save values, compile.", "tools tracing"),
     "Types and errors": ("The classes of plugrad, and its exceptions.", ""),
 }
@@ -77,7 +80,7 @@ TITLES = {
     for title, (_, modules) in FAMILIES.items()
     for module in modules.split()
 }
-# Distributions that are not part of plugrad, and their public modules.
+# The public modules of the other distributions.
 OTHER_DISTRIBUTIONS = (
     "plugrad_gguf",
     "plugrad_mpi",
@@ -91,7 +94,7 @@ CLASS_OPTIONS = (
 
 
 def functions() -> dict[str, list[str]]:
-    """Return the names in ``plugrad`` itself by the title of their page.
+    """Return the names in ``plugrad`` itself, grouped by the title of their page.
 
     Examples:
         >>> functions()["Complex numbers"]
@@ -101,11 +104,11 @@ def functions() -> dict[str, list[str]]:
     found = defaultdict(list)
     for name, value in public().items():
         if "." not in name:
-            found[_title(value)].append(name)
+            found[_page_title(value)].append(name)
     return {title: sorted(found[title]) for title in sorted(found)}
 
 
-def _title(value: Any) -> str:
+def _page_title(value: Any) -> str:
     value = inspect.unwrap(value) if callable(value) else value
     if inspect.isclass(value) or not hasattr(value, "__globals__"):
         return "Types and errors"
@@ -143,7 +146,7 @@ def _slug(title: str) -> str:
 
 
 def _summary(title: str, names: list[str]) -> str:
-    """Return the sentence under the heading."""
+    """Return the sentence under the heading of a page of functions."""
     if title in FAMILIES:
         return FAMILIES[title][0]
     value = inspect.unwrap(getattr(pg, names[0]))
@@ -268,7 +271,7 @@ def foreign_keywords() -> str:
 
 
 def foreign_names(what: str) -> str:
-    """Return a table of other libraries' names and what to use in plugrad."""
+    """Return a table of names in other libraries, such as dtypes, and equivalents."""
     rows = hints.rows(getattr(foreign, what.upper()))
     table = "| name | plugrad |\n| --- | --- |\n"
     for names, hint in rows:

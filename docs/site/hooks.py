@@ -107,7 +107,7 @@ def on_page_content(
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
-    """Add title, description and picture for links; load the index of the language."""
+    """Add the tags for link previews, and load the search index of the language."""
     description = page.meta.get("description", config.site_description)
     tags = cards.tags(page.title, description, page.canonical_url, config.site_url)
     output = output.replace("</head>", f"{tags}</head>", 1)

@@ -63,7 +63,7 @@ FAMILIES = {
     "": "Axes, shapes, trees and importers",
 }
 EVERYWHERE = "In many functions"
-# The exceptions that a class in an attribute can be, by the expression that calls it.
+# The possible exceptions of a call whose class is in an attribute, by the expression.
 CLASSES = {"self.error": "BackendUnavailable or ValueError"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ExceptionCall = tuple[ast.Call, str]  # an exception, and the section that explains it
@@ -279,7 +279,7 @@ def _branches(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _text(node: ast.expr, texts: dict[str, str]) -> str:
-    """Return a message in which values are expressions in braces."""
+    """Return the text of a string expression; values become expressions in braces."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -342,7 +342,7 @@ def _tables() -> dict[str, list[Row]]:
         for family, row in by_family.items():
             title = f"{package}: {family}" if family else package
             tables[title].append(row._replace(message=message))
-    return {title: tables[title] for title in sorted(tables, key=_position)}
+    return {title: tables[title] for title in sorted(tables, key=_sort_key)}
 
 
 def _family(path: str) -> tuple[str, str]:
@@ -354,7 +354,7 @@ def _family(path: str) -> tuple[str, str]:
     return package.replace("_", "-"), folder.replace("/", " ")
 
 
-def _position(title: str) -> tuple[bool, str, bool, str]:
+def _sort_key(title: str) -> tuple[bool, str, bool, str]:
     """Return a sort key: the core first, and EVERYWHERE first in the core."""
     package, _, family = title.partition(": ")
     return package != "plugrad", package, family != EVERYWHERE, family
@@ -380,11 +380,11 @@ def _shortened(message: str) -> str:
 def _table(found: list[Row]) -> str:
     """Return a table sorted by message; those that begin with a value come last."""
     ordered = sorted(found, key=lambda row: (row.message[0] == "{", row.message))
-    lines = [f"| {_message(row)} | {_exception(row)} |\n" for row in ordered]
+    lines = [f"| {_message_cell(row)} | {_exception_cell(row)} |\n" for row in ordered]
     return f"| message | exception |\n| --- | --- |\n{''.join(lines)}"
 
 
-def _message(row: Row) -> str:
+def _message_cell(row: Row) -> str:
     """Return a message as code, linked to the section that explains it."""
     escaped = "".join(
         c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in row.message
@@ -393,7 +393,7 @@ def _message(row: Row) -> str:
     return f"[{code}](errors.md#{row.section})" if row.section else code
 
 
-def _exception(row: Row) -> str:
+def _exception_cell(row: Row) -> str:
     """Return the name of an exception, linked to the line that raises it."""
     return f"[{row.error}]({source_url(ROOT / row.path, row.line)})"
 

@@ -60,7 +60,9 @@ def _output(output: dict[str, Any], page: str, pictures: dict[str, bytes]) -> st
         return f'<div class="notebook-output">{data["text/html"]}</div>\n'
     shown = "".join(output.get("text", [])) or data.get("text/plain", "")
     if not shown:
-        raise ValueError(f"{page}: cannot show output of type {output['output_type']!r}")
+        raise ValueError(
+            f"{page}: cannot show output of type {output['output_type']!r}"
+        )
     return f"```text\n{shown.rstrip()}\n```\n"
 
 

@@ -57,11 +57,11 @@ def split(index: dict[str, Any], translated: set[str]) -> dict[str, dict[str, An
                 entries.append(entry | {"location": f"../{entry['location']}"})
     found = {"en": index | {"docs": english}}
     for code, entries in pages.items():
-        found[code] = {"config": _config(index["config"], code), "docs": entries}
+        found[code] = {"config": _settings(index["config"], code), "docs": entries}
     return found
 
 
-def _config(config: dict[str, Any], code: str) -> dict[str, Any]:
+def _settings(config: dict[str, Any], code: str) -> dict[str, Any]:
     """Return the theme's settings for splitting the text of a language into words."""
     separator = config["separator"].replace("[", f"[{PUNCTUATION}", 1)
     if code in BOUNDARIES:

@@ -110,7 +110,7 @@ def language(page: str) -> tuple[str, str]:
 
 
 def blob_hash(text: str) -> str:
-    r"""Return what ``git hash-object`` prints for a file.
+    r"""Return what ``git hash-object`` prints for a file that contains ``text``.
 
     Examples:
         >>> blob_hash("plugrad\n")
