@@ -1,8 +1,8 @@
 # Works in a fresh clone, with nothing but python3 (3.11 or newer), make and a package
-# registry. The suite and the demo run on wheels, as users install them: the wheels are
-# built, again only if their contents have changed, and installed into build/installed.
-# Tools run in .venv, where the checkout is installed editable: once, and again when a
-# pyproject.toml changes or when the checkout has moved.
+# registry. The suite and the demo run on wheels, as users install them: a wheel is
+# built only if its contents have changed, and is then installed into build/installed.
+# Tools run in .venv, where the checkout is an editable installation. It is installed
+# again when a pyproject.toml changes or when the checkout has moved.
 #
 #   make demo                 train a classifier of digits
 #   make test                 style, types, layers and the suite, as in CI; only a few of

@@ -54,7 +54,7 @@ def numpy_writer(positions: int) -> Callable[[], None]:
 
 
 def plugrad_writer(positions: int, step: Callable[..., Any]) -> Callable[[], None]:
-    """Return a function that calls a step with the caches of the previous step."""
+    """Return a function that passes the caches of its previous call to ``step``."""
     caches = [pg.zeros((HEADS, positions, SIZE)) for _ in range(CACHES)]
     row = pg.ones((HEADS, SIZE))
     at = pg.asarray(100)

@@ -106,7 +106,7 @@ def run_in_fresh_process(
 
 
 def measure_in_process(name: str, backend: str, threads: int) -> tuple[float, float]:
-    """Return what ``first_call_overheads`` returns in a fresh process."""
+    """Run ``first_call_overheads`` in a fresh process, and return its result."""
     given = ("--measure", name, backend.split(" ")[0])
     plugins = BACKENDS[backend]
     first, second = run_in_fresh_process(

@@ -368,7 +368,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = lambda text: [name for name in text.split(",") if name]
     parts = [*PARTS, "workloads"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=9.0, help="of the whole run")
+    parser.add_argument(
+        "--minutes", type=float, default=9.0, help="duration of the whole run"
+    )
     parser.add_argument("--only", type=names, default=parts, help=",".join(parts))
     parser.add_argument("--peers", type=names, default=[*PEERS], help=",".join(PEERS))
     parser.add_argument("--workloads", type=names, default=[*WORKLOADS], help="names")
@@ -387,7 +389,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     ):
         for name in chosen:
             if name not in known:
-                parser.error(f"unknown {kind} {name!r}; there are {', '.join(known)}")
+                parser.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
     if given.minutes <= 0:
         parser.error(f"--minutes must be above 0, got {given.minutes:g}")
     return given

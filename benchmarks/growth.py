@@ -113,7 +113,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     records.add_option(parser)
     given = parser.parse_args(arguments)
     if unknown := [name for name in given.only if name not in WORKLOADS]:
-        parser.error(f"unknown workloads {unknown}; there are {', '.join(WORKLOADS)}")
+        parser.error(f"unknown workloads {unknown}; choose from {', '.join(WORKLOADS)}")
     return given
 
 

@@ -89,7 +89,7 @@ def slowest(python: str, count: int = 12) -> list[tuple[float, str]]:
 
 
 def install(folder: str, package: str | None) -> None:
-    """Install a package of this checkout, or neighbours, into an environment."""
+    """Install a package of this checkout, or other distributions, in an environment."""
     if package is None:
         site = next(Path(folder).glob("lib/python*/site-packages"))
         neighbours.neighbours(site, 300)

@@ -5,7 +5,7 @@
 Each model runs on random inputs; ``--size`` sets the dimensions that the file leaves
 open. A row shows the fastest call in milliseconds, eager and with jit; the faster of
 the two as a multiple of ONNX Runtime's time; and the largest difference from ONNX
-Runtime's answer, relative to the largest value.
+Runtime's answer, relative to the largest value in that answer.
 
 Without paths, the models are the networks that the package ``onnx`` ships for its
 tests, whose weights are constants, and those of ``onnx_networks.py``, whose weights are
@@ -15,9 +15,9 @@ writes the times; with ``--packages``, those of the backends become multiples of
 Runtime's.
 
 The expected answers come from ONNX Runtime without optimizations. Its time is measured
-with optimizations; its row shows how far its optimized answer is off. For each
-model, all contestants take turns of a tenth of ``--seconds``, so that other load on the
-machine affects all alike, and the fastest call of each counts.
+with optimizations; its row shows how much its optimized answer differs from the
+expected one. For each model, all contestants take turns of a tenth of ``--seconds``, so
+that other load on the machine affects all alike, and the fastest call of each counts.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
 def prepare_onnxruntime(
     path: Path, inputs: Arrays, options: argparse.Namespace
 ) -> tuple[Any, Callable[[], Any], float]:
-    """Return ONNX Runtime's answers, an optimized call, and its largest difference."""
+    """Return the expected answers, an optimized call, and how much its answers differ.
+    """
     import onnxruntime
 
     session_options = onnxruntime.SessionOptions()
@@ -187,7 +188,7 @@ def prepare_onnxruntime(
 def prepare_plugrad(
     path: Path, backend: str, inputs: Arrays, answers: Any, **load_options: Any
 ) -> tuple[list[Callable[[], Any]], float]:
-    """Return plugrad's calls, eager and under jit, and the answer's difference."""
+    """Return calls, eager and under jit, and how much plugrad's answers differ."""
     import plugrad as pg
     from plugrad_onnx import load
 

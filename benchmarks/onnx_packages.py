@@ -21,7 +21,7 @@ def table_rows(only: str) -> dict[str, dict[str, Any]]:
     found = tomllib.loads(TABLE.read_text())
     chosen = only.split(",") if only else [*found]
     if unknown := sorted({*chosen} - {*found}):
-        raise SystemExit(f"--only: unknown {unknown}; there are {sorted(found)}")
+        raise SystemExit(f"--only: unknown {unknown}; choose from {sorted(found)}")
     return {name: found[name] for name in chosen}
 
 

@@ -233,7 +233,7 @@ def replace_rows(x: Array, places: Array, new: Array) -> Array:
 
 
 def replace_smaller_rows(x: Array, places: Array, new: Array) -> Array:
-    """Return ``x`` with some rows replaced by their maximum with new rows."""
+    """Return ``x`` with some rows replaced by their maximum with the new rows."""
     return replace_rows(x, places, np.maximum(x[places[:, 0]], new))
 
 

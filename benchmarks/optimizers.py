@@ -186,7 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--peers", default="torch", help="torch, optax or both")
-    parser.add_argument("--python", default=sys.executable, help="that has the peers")
+    parser.add_argument(
+        "--python", default=sys.executable, help="interpreter that has the peers"
+    )
     parser.add_argument("--serve", choices=LIBRARIES, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.serve:

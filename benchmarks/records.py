@@ -97,7 +97,7 @@ class Record:
         """
         if name not in self.columns:
             known = ", ".join(self.columns)
-            raise RecordError(f"{self.name}: no column {name!r}; there are {known}")
+            raise RecordError(f"{self.name}: no column {name!r}; choose from {known}")
         position = self.columns.index(name)
         return {row[0]: row[position] for row in self.rows}
 

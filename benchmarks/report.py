@@ -55,7 +55,7 @@ def _filled(marker: re.Match[str], page: str, results: Results) -> str:
     name = marker[1]
     if name not in BLOCKS:
         known = ", ".join(BLOCKS)
-        raise records.RecordError(f"{page}: no block {name!r}; there are {known}")
+        raise records.RecordError(f"{page}: no block {name!r}; choose from {known}")
     try:
         block = BLOCKS[name](results, page)
     except KeyError as error:

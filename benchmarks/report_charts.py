@@ -18,7 +18,7 @@ NETWORKS = {  # workloads on the front page, and their titles there
 
 
 def groups_of(columns: dict[str, Ratios], *, means: bool = True) -> tuple[Group, ...]:
-    """Return a group for each name, after one for the geometric means."""
+    """Return a group for the geometric means, followed by one for each name."""
     first = next(iter(columns.values()))
     groups = [
         Group(str(name), tuple(column.get(name) for column in columns.values()))
@@ -31,7 +31,7 @@ def groups_of(columns: dict[str, Ratios], *, means: bool = True) -> tuple[Group,
 
 
 def front(results: Results) -> Bars:
-    """Draw means and networks, eager and under jit, next to PyTorch and JAX."""
+    """Draw PyTorch and JAX relative to plugrad: means, and some networks."""
     record = results[ratios.MAIN]
     eager = ratios.column_ratios(record, "torch", "cpu")
     jit = ratios.jit_column(record)
@@ -56,7 +56,7 @@ def front(results: Results) -> Bars:
 
 
 def eager(results: Results) -> Bars:
-    """Draw PyTorch next to eager plugrad, for each workload."""
+    """Draw PyTorch relative to eager plugrad, for each workload."""
     record = results[ratios.MAIN]
     return Bars(
         title="Eager workloads: time of PyTorch, relative to plugrad",
@@ -68,7 +68,7 @@ def eager(results: Results) -> Bars:
 
 
 def jit(results: Results) -> Bars:
-    """Draw PyTorch and JAX next to plugrad's jit, for each workload under jit."""
+    """Draw PyTorch and JAX relative to plugrad's jit, for each workload under jit."""
     record = results[ratios.MAIN]
     ours = ratios.jit_column(record)
     columns = {
@@ -84,7 +84,7 @@ def jit(results: Results) -> Bars:
 
 
 def onnx(results: Results) -> Bars:
-    """Draw ONNX Runtime next to plugrad, for each pretrained model, fastest first."""
+    """Draw ONNX Runtime relative to plugrad for pretrained models, fastest first."""
     record = results[ratios.PRETRAINED]
     found = ratios.inverse(record.column("cpu"))
     ordered = dict(sorted(found.items(), key=lambda item: -item[1]))
@@ -98,7 +98,7 @@ def onnx(results: Results) -> Bars:
 
 
 def training(results: Results) -> Bars:
-    """Draw PyTorch and JAX next to plugrad, for training workloads."""
+    """Draw PyTorch and JAX relative to plugrad, for training workloads."""
     found = ratios.training(results, threads=1)
     record = results[ratios.MAIN]
     return Bars(
@@ -111,7 +111,7 @@ def training(results: Results) -> Bars:
 
 
 def gpu(results: Results) -> Bars:
-    """Draw PyTorch and JAX next to plugrad on a GPU, for each workload."""
+    """Draw PyTorch and JAX relative to plugrad on a GPU, for each workload."""
     record = results[ratios.GPU]
     columns = {
         name: ratios.column_ratios(record, name, "opencl-mixed")

@@ -6,10 +6,10 @@
 
 PYTHON is an interpreter with torch and jax. The reference is mpmath. The unit is the
 ulp of the exact result: the distance between the two nearest numbers of the dtype.
+Where x is 0.5 to 1.5 times a zero of the derivative, the derivative may change by more
+than this ulp when x changes by half an ulp of x. If so, this change is the unit.
 Results below 1024 times the smallest normal number, and results that the dtype cannot
-represent, are left out. Near a zero of the derivative (where x is 0.5 to 1.5 times
-the zero), the unit is the change of the derivative when x changes by half an ulp, if
-this change is more than an ulp.
+represent, are left out.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def normal_density(x: Any) -> Any:
 
 
 def mish(x: Any, order: int) -> Any:
-    """Return a derivative of x tanh(log(1 + e^x)) of the given order."""
+    """Return the derivative of the given order of x tanh(log(1 + e^x))."""
     u = mp.exp(x)
     d = u * u + 2 * u + 2
     slope = 4 * u * (1 + u) / d**2
@@ -85,7 +85,7 @@ def mish(x: Any, order: int) -> Any:
 
 
 def gelu_tanh(x: Any, order: int) -> Any:
-    """Return a derivative of the tanh form of gelu, x sigmoid(u), by order."""
+    """Return the derivative of the given order of gelu's tanh form, x sigmoid(u)."""
     c = mp.sqrt(8 / mp.pi)
     k = mp.mpf("0.044715")
     u = c * (x + k * x**3)

@@ -28,11 +28,13 @@ from typing import NamedTuple
 
 from compare import Times, best_times
 
-MIN_GAIN = 1.3  # the plain time divided by the trick's, on some published workloads
+MIN_GAIN = 1.3  # the time without a trick / the time with it, on some workload
 
 
 class Trick(NamedTuple):
-    """A trick: its module, the variable that turns it off, and the contestant."""
+    """A trick: its module, the variable that turns it off, and a contestant that uses
+    it.
+    """
 
     module: str
     switch: str

@@ -493,7 +493,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     ):
         for name in chosen:
             if name not in known:
-                parser.error(f"unknown {kind} {name!r}; there are {', '.join(known)}")
+                parser.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
     for option in ("threads", "processes"):
         if getattr(given, option) < 1:
             parser.error(f"--{option} is at least 1, not {getattr(given, option)}")

@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("weights", type=Path)
     parser.add_argument("--tokens", type=int, nargs="+", default=[464])
     parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--head-size", type=int, default=64, help="64 in all of GPT-2")
+    parser.add_argument("--head-size", type=int, default=64, help="64 in GPT-2")
     parser.add_argument("--backend", default=pg.get_backend())
     given = parser.parse_args(arguments)
     with pg.use_backend(given.backend):

@@ -1,6 +1,6 @@
 """Train the network of the demo with plugrad-train: checkpoints, metrics, curves.
 
-Press Ctrl-C, or kill the process, and continue with ``--resume``::
+After Ctrl-C, or if the process is killed, continue with ``--resume``::
 
     python -m examples.train_digits --epochs 30 --out out/train_digits
 

@@ -4,7 +4,8 @@ The requests are in JSON, and are the same for ``tfjs.mjs``:
 
 - ``{"load": name, "folder": path}`` prepares a workload of ``definitions``, runs it
   once and writes the result to the folder as ``result.bin``, all in float32.
-- ``{"load": name, "folder": path, "memory": calls}`` then runs it ``calls`` more times.
+- ``{"load": name, "folder": path, "memory": calls}`` does the same, and then runs the
+  workload ``calls`` more times.
   The answer contains the peak of the resident bytes beyond those before the first call
   (``peak``, on Linux), and the library's own statistics (``usage``).
 - ``{"time": seconds, "warm": seconds, "calls": number, "clock": "wall"}`` warms up

@@ -1,6 +1,7 @@
 """Draw seven explanations of an image network, and test how they rank pixels.
 
-The better a method, the sooner a score falls while relevant patches are removed::
+The better a method ranks the pixels, the sooner the score of the class falls when the
+most relevant patches are removed first::
 
     pip install --group demo --group gallery ./core ./plugins/cpu ./plugins/train
     pip install ./plugins/attribution

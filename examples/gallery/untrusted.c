@@ -23,7 +23,7 @@ PLUGRAD_KERNEL(untrusted) {
     case 3: /* it writes far beyond its memory */
         *(volatile float *)0xfffffff0u = 1;
         break;
-    case 4: /* it calls itself for ever */
+    case 4: /* it recurses without end */
         sink = recurse(from[0], 0);
         break;
     case 5: /* it traps */

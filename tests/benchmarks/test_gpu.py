@@ -162,9 +162,9 @@ def test_the_work_of_cases(cases):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "speed"], "unknown part 'speed'; there are device, launches"),
-        (["--peers", "tfjs"], "unknown peer 'tfjs'; there are torch, jax"),
-        (["--workloads", "ad_8"], "unknown workload 'ad_8'; there are add_8"),
+        (["--only", "speed"], "unknown part 'speed'; choose from device, launches"),
+        (["--peers", "tfjs"], "unknown peer 'tfjs'; choose from torch, jax"),
+        (["--workloads", "ad_8"], "unknown workload 'ad_8'; choose from add_8"),
         (["--minutes", "0"], "--minutes must be above 0, got 0"),
     ],
 )

@@ -40,7 +40,7 @@ def test_the_table_pins_each_package(packages):
         assert row["file"].endswith(".onnx")
         assert row.keys() <= {"package", "file", "inputs", "values", "below", "squares"}
     assert [*packages.table_rows("voice,magika")] == ["voice", "magika"]
-    with pytest.raises(SystemExit, match=r"unknown \['magica'\]; there are"):
+    with pytest.raises(SystemExit, match=r"unknown \['magica'\]; choose from"):
         packages.table_rows("magica")
 
 

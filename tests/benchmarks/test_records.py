@@ -92,7 +92,7 @@ def test_digits_are_kept_and_nulls_left_out(tmp_path):
     assert record.column("torch") == {"add_8": 0.88}
     assert record.cells("torch") == {"add_8": Decimal("0.88"), "exp_1m": None}
     assert record.place_and_time() == "a machine, 23 November 2026"
-    with pytest.raises(records.RecordError, match="some: no column 'jax'; there are "):
+    with pytest.raises(records.RecordError, match="some: no column 'jax'; choose from"):
         record.column("jax")
 
 

@@ -111,7 +111,7 @@ def test_a_page_is_filled_between_its_marks(results, monkeypatch):
 
 def test_unknown_blocks_and_missing_records_are_named(results):
     mark = "<!-- results: {} -->\n<!-- /results -->"
-    with pytest.raises(records.RecordError, match=r"a\.md: no block 'some'; there are"):
+    with pytest.raises(records.RecordError, match=r"a\.md: no block 'some'; choose"):
         report.fill(mark.format("some"), "a.md", results)
     without_gpu = {name: x for name, x in results.items() if name != ratios.GPU}
     with pytest.raises(

@@ -157,4 +157,4 @@ def test_names_are_checked():
     for option, what in (("--only", "workload"), ("--peers", "peer")):
         done = start(option, "ad_8")
         assert done.returncode == 2
-        assert f"unknown {what} 'ad_8'; there are " in done.stderr
+        assert f"unknown {what} 'ad_8'; choose from " in done.stderr
