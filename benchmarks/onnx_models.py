@@ -162,8 +162,7 @@ def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
 def prepare_onnxruntime(
     path: Path, inputs: Arrays, options: argparse.Namespace
 ) -> tuple[Any, Callable[[], Any], float]:
-    """Return the expected answers, an optimized call, and how much its answers differ.
-    """
+    """Return the expected answers, an optimized call, and its largest difference."""
     import onnxruntime
 
     session_options = onnxruntime.SessionOptions()

@@ -42,8 +42,7 @@ class Network:
         return name
 
     def weights(self, *shape: int) -> Any:
-        """Return random weights, scaled so that outputs are about as large as inputs.
-        """
+        """Return random weights scaled so that outputs are about as large as inputs."""
         fan = max(int(np.prod(shape[1:])), 1)
         return (self.rng.normal(size=shape) * np.sqrt(2 / fan)).astype(np.float32)
 

@@ -32,9 +32,7 @@ MIN_GAIN = 1.3  # the time without a trick / the time with it, on some workload
 
 
 class Trick(NamedTuple):
-    """A trick: its module, the variable that turns it off, and a contestant that uses
-    it.
-    """
+    """A trick: its module, the variable that disables it, and a contestant to time."""
 
     module: str
     switch: str

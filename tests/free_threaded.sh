@@ -32,7 +32,7 @@ case $package in
     mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' |
         grep -m 1 '/debian$' || true)
     if [ -z "$mirror" ]; then
-        echo "apt knows no mirror of Debian; pass a tarball of CPython instead" >&2
+        echo "apt knows no Debian mirror; pass a tarball of CPython instead" >&2
         exit 1
     fi
     keys=/usr/share/keyrings/debian-archive-keyring.gpg

@@ -61,7 +61,7 @@ def main(arguments=None):
         default=ROOT / ".cache" / "interpreters",
         help="where clones and suites are put; by default %(default)s",
     )
-    parser.add_argument("version", help="of Python, such as 3.14")
+    parser.add_argument("version", help="Python version, such as 3.14")
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="by default: make test"
     )
@@ -173,7 +173,7 @@ def debian_mirror():
     addresses = [line.removeprefix("Debian ") for line in lines]
     found = [a for a, line in zip(addresses, lines, strict=True) if a != line]
     if not found:
-        raise Missing("apt knows no mirror of Debian; run `apt-get update` first?")
+        raise Missing("apt knows no Debian mirror; run `apt-get update` first?")
     return found[0]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 ROWS = {"cpu": 8, "primitives": 2, "wasm": 2, "opencl": 1}
 ONE_IN = {"cpu": 2, "primitives": 24, "wasm": 24, "opencl": 96}
 # The function of the conformance kit that runs with all rows, one for each kernel.
-WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
+ALL_ROWS_TEST = "backend/test_kernels.py::test_results_are_as_the_contract_says"
 # On opencl, one in OPENCL_EVERY tests of a folder runs; see ``runs_on_opencl``.
 OPENCL_EVERY = 24
 # Folders whose tests never run on opencl: they use ops that other tests cover.
@@ -183,7 +183,7 @@ def most_different(rows: Sequence[Iterable[Any]], count: int) -> list[int]:
 
 def sample(backend: str, function: str, rows: Sequence[Iterable[Any]]) -> list[int]:
     """Return the indices of the rows with which a function runs on a backend."""
-    if backend not in ROWS or function.endswith(WHOLE):
+    if backend not in ROWS or function.endswith(ALL_ROWS_TEST):
         return [*range(len(rows))]
     count = max(ROWS[backend], len(rows) // ONE_IN[backend])
     if backend == "cpu":  # any half is varied, and the best half takes long to find
@@ -206,6 +206,6 @@ def runs_on_opencl(test: str) -> bool:
 
     """
     function, _, parameters = test.partition("[")
-    if "/opencl/" in function or function.endswith(WHOLE):
+    if "/opencl/" in function or function.endswith(ALL_ROWS_TEST):
         return False
     return "opencl" in re.split(r"\W+", parameters)

@@ -71,7 +71,7 @@ def test_missing_programs_are_reported(path, tmp_path, monkeypatch):
     with pytest.raises(Missing, match="run `apt-get install debootstrap` first"):
         interpreters.bootstrapped("3.14", suite)
     script(path / "debootstrap", "exit 0")
-    with pytest.raises(Missing, match="apt knows no mirror of Debian"):
+    with pytest.raises(Missing, match="apt knows no Debian mirror"):
         interpreters.bootstrapped("3.14", suite)
     assert not suite.exists()
 

@@ -6,6 +6,7 @@ import pytest
 from plugrad import plugin
 
 from tests.subset import (
+    ALL_ROWS_TEST,
     LEFT_OUT,
     NOT_ON_OPENCL,
     ONE_IN,
@@ -13,7 +14,6 @@ from tests.subset import (
     SAMPLED,
     SLOW,
     VERY_SLOW,
-    WHOLE,
     most_different,
     runs_on_opencl,
     sample,
@@ -50,8 +50,9 @@ def test_other_backends_run_with_all_rows(name):
 def test_each_kernel_runs_on_each_backend(name):
     """One function runs with all of its rows, one for each kernel."""
     rows = [(kernel,) for kernel in plugin.contracts()]
-    assert sample(name, f"plugrad_conformance/{WHOLE}", rows) == [*range(len(rows))]
-    file, test = WHOLE.split("::")
+    found = sample(name, f"plugrad_conformance/{ALL_ROWS_TEST}", rows)
+    assert found == [*range(len(rows))]
+    file, test = ALL_ROWS_TEST.split("::")
     source = (ROOT / "conformance/src/plugrad_conformance" / file).read_text()
     assert f"def {test}(" in source
 
@@ -64,7 +65,7 @@ def test_each_kernel_runs_on_each_backend(name):
         ("tests/train/test_loop.py::test_a_line[cpu-2]", False),
         ("tests/train/test_loop.py::test_opencl", False),
         ("tests/opencl/test_moves.py::test_transposes[opencl]", False),
-        (f"plugrad_conformance/{WHOLE}[opencl-Relu]", False),
+        (f"plugrad_conformance/{ALL_ROWS_TEST}[opencl-Relu]", False),
     ],
 )
 def test_what_runs_on_opencl(test, expected):

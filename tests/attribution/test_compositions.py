@@ -1,4 +1,4 @@
-"""Norms, activations and attention get the same relevance written out and as ops."""
+"""Norms, activations and attention: written out and as ops, they get equal relevance."""
 
 import math
 

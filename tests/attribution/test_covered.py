@@ -1,4 +1,4 @@
-"""``coverage``: which rules a model meets."""
+"""``coverage``: the kernels of a model, and which of them have rules."""
 
 import json
 

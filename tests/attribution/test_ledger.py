@@ -31,7 +31,7 @@ def ledger_of(f, x, rules=PLAIN, target=None, **options):
 
 
 def assert_closes(ledger, dtype):
-    """Check that nothing is unexplained, and that the rest is rounding."""
+    """Check that nothing is unexplained, and that the remainder is only rounding."""
     limit = CLOSES[dtype] * abs(ledger.value)
     assert not ledger.unexplained, str(ledger)
     assert abs(ledger.rounding) < limit, str(ledger)
@@ -246,7 +246,9 @@ def test_relevance_that_a_rule_stops_is_booked(backend):
     np.testing.assert_allclose(ledger.softmax, ledger.value, rtol=1e-6)
 
 
-CONSTANTS = {  # a function, and what its constants add to the sum of an input of ones
+# A function, and what its constants contribute to the sum of its result when the input
+# is all ones.
+CONSTANTS = {
     "Add": (lambda x: x + 2.0, 12.0),
     "Sub": (lambda x: x - 2.0, -12.0),
     "Concat": (lambda x: pg.concat([x, 2.0 * pg.ones_like(x)], axis=1), 12.0),

@@ -11,7 +11,7 @@ import pytest
 from tests.processes import output
 
 ALLOWED = {"__future__", "importlib", "threading"}  # in the standard library
-# Modules that find and load plugins, imported when plugins are needed first.
+# Modules that find and load plugins, imported when plugins are first needed.
 LOADING_MODULES = {"plugrad._src.registry.discovery", "plugrad._src.registry.loading"}
 LOADING_MODULES |= {"plugrad._src.registry.hooks", "pluggy", "importlib_metadata"}
 # Signatures need ``inspect``, which NumPy itself imports, but not yet in 2.1.

@@ -1,8 +1,8 @@
 """Every public function has an example in its docstring, which gives the output shown.
 
-``pytest tests/docs/test_docstrings.py -k relu`` runs one. An example is written on cpu
-and runs on every backend: the name of the backend in ``backend='cpu'`` is replaced, and
-floating numbers are compared to the digits that are shown.
+``pytest tests/docs/test_docstrings.py -k relu`` runs one. An example shows the output
+on cpu, and runs on every backend: the name of the backend in ``backend='cpu'`` is
+replaced, and floating numbers are compared to the digits that are shown.
 """
 
 import doctest

@@ -97,7 +97,7 @@ def compile_family(tmp_path, monkeypatch):
 
     The function returns the folder from which the package can be imported.
     """
-    package = pytest.importorskip("plugrad_wasm", reason="it is not installed")
+    package = pytest.importorskip("plugrad_wasm", reason="needs plugrad-wasm")
     pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
     file = WASM / "hatch_build.py"
     spec = importlib.util.spec_from_file_location("hatch_build", file)

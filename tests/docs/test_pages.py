@@ -143,7 +143,7 @@ PROGRAMS = {
     for number, code in enumerate(filter(promised, page.blocks("python")))
 }
 NEEDS = {
-    "mpi4py": "needs mpi4py, and an MPI",
+    "mpi4py": "needs mpi4py and an MPI implementation",
     "plugrad_attribution": "plugins/attribution is not installed",
     "plugrad_gguf": "plugrad-gguf is not installed",
     "plugrad_mpi": "plugins/mpi is not installed",

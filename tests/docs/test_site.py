@@ -56,13 +56,13 @@ def test_examples_run(module):
 
 # --- links -----------------------------------------------------------------------
 
-HOST = "https://github.com/plugrad/plugrad/blob/main"
+SOURCE_URL = "https://github.com/plugrad/plugrad/blob/main"
 LINKS = {  # source, page, link on GitHub: link on the site
     ("docs/a.md", "a.md", "b.md#c"): "b.md#c",
     ("docs/a.md", "a.md", "#c"): "#c",
     ("docs/a.md", "a.md", "https://example.org/x"): "https://example.org/x",
     ("docs/a.md", "a.md", "../CHANGELOG.md"): "changelog.md",
-    ("docs/a.md", "a.md", "../examples/digits.py"): f"{HOST}/examples/digits.py",
+    ("docs/a.md", "a.md", "../examples/digits.py"): f"{SOURCE_URL}/examples/digits.py",
     ("docs/decisions/1.md", "decisions/1.md", "../jit.md"): "../jit.md",
     ("README.md", "index.md", "docs/jit.md"): "jit.md",
     ("docs/guide.es.md", "es/guide.md", "start.es.md#a"): "start.md#a",
@@ -121,7 +121,7 @@ def test_a_notebook_is_a_page_with_its_outputs():
     text, pictures = notebooks.convert((ROOT / source).read_text(), source, page)
     assert page == "notebooks/quantize.md"
     assert text.startswith("# Train a network")
-    assert f"({HOST}/examples/gallery/quantize.py)" in text
+    assert f"({SOURCE_URL}/examples/gallery/quantize.py)" in text
     assert "```text\nfloat32 weights: accuracy " in text
     (name,) = pictures
     assert pictures[name].startswith(b"\x89PNG")
@@ -162,7 +162,7 @@ def test_a_description_is_short():
 
 def test_a_link_to_code_has_the_line_and_the_version(monkeypatch):
     path = ROOT / "core" / "src" / "plugrad" / "plugin.py"
-    assert links.source_url(path, 3) == f"{HOST}/core/src/plugrad/plugin.py#L3"
+    assert links.source_url(path, 3) == f"{SOURCE_URL}/core/src/plugrad/plugin.py#L3"
     monkeypatch.setenv("SITE_REF", "v1")
     assert "/blob/v1/core/" in links.source_url(path, 3)
     assert links.source_url(Path("/elsewhere.py"), 1) is None

@@ -208,7 +208,7 @@ def test_safetensors(request, tmp_path):
 
 def test_checkpoints(request, tmp_path):
     """``restore`` loads the damaged newest checkpoint, or the one before it."""
-    train = pytest.importorskip("plugrad_train", reason="plugrad-train is left out")
+    train = pytest.importorskip("plugrad_train", reason="needs plugrad-train")
     checkpoints = train.Checkpoints(tmp_path, best="loss")
     for step in (1, 2):
         checkpoints.save(step, weights_as_tensors(), {"a": [1, {}]}, {"loss": 1.0})

@@ -1,4 +1,4 @@
-"""Which regions are worth compiling; other regions do not import LLVM."""
+"""Which regions are worth compiling; for the others, LLVM is not imported."""
 
 import subprocess
 import sys

@@ -41,10 +41,10 @@ def vjp(op, *xs):
 
 # --- element-wise ----------------------------------------------------------------
 
-SMOOTH = (
+DIFFERENTIABLE = (
     "exp expm1 tanh sigmoid softplus log_sigmoid sin cos erf erfc elu selu gelu silu"
 )
-SMOOTH += " mish relu relu6 leaky_relu square sinh cosh asinh atan"
+DIFFERENTIABLE += " mish relu relu6 leaky_relu square sinh cosh asinh atan"
 POSITIVE = "sqrt rsqrt log log1p log2 log10 reciprocal"  # need positive numbers
 FORWARD_ONLY = (
     "tan exp2 asin acos acosh atanh abs negative sign floor ceil round trunc positive"
@@ -78,9 +78,9 @@ def binary_gradient(name, d):
     return vjp(getattr(pg, name), d.array(*a), d.array(*b, low=0.5, high=3.0))
 
 
-for name in f"{SMOOTH} {POSITIVE} {FORWARD_ONLY}".split():
+for name in f"{DIFFERENTIABLE} {POSITIVE} {FORWARD_ONLY}".split():
     ROWS[name] = Row(partial(unary, name), tol=ELEMENT_TOL)
-for name in f"{SMOOTH} {POSITIVE}".split():
+for name in f"{DIFFERENTIABLE} {POSITIVE}".split():
     ROWS[f"{name} back"] = Row(partial(unary_gradient, name))
 for name in f"{BINARY} {COMPARISONS}".split():
     ROWS[name] = Row(partial(binary, name), NUMBERS, tol=ELEMENT_TOL)

@@ -138,9 +138,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rows", default="", help="a regular expression")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="number of seeds")
-    parser.add_argument("--level", help="of the kernel library, such as x86_64_v3")
+    parser.add_argument("--level", help="instruction set, such as x86_64_v3")
     parser.add_argument("--large", action="store_true", help="use threads")
-    parser.add_argument("--out", default=os.devnull, help="write the results there")
+    parser.add_argument("--out", default=os.devnull, help="file for the results")
     return parser.parse_args(arguments)
 
 

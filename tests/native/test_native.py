@@ -16,7 +16,7 @@ import pytest
 
 from .rows import ROWS
 
-native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
+native = pytest.importorskip("plugrad_cpu.native", reason="needs plugrad-cpu")
 if not native.LOADED:
     pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
 

@@ -6,7 +6,7 @@ import plugrad_onnx
 import pytest
 from onnx import TensorProto, helper
 
-attr = pytest.importorskip("plugrad_attribution", reason="it is not installed")
+attr = pytest.importorskip("plugrad_attribution", reason="needs plugrad-attribution")
 RANDOM = np.random.default_rng(2)
 X = RANDOM.normal(size=(1, 3, 8, 8)).astype(np.float32)
 

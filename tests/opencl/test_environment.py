@@ -420,7 +420,7 @@ assert pool.idle() == 0, pool.idle()
 
 
 # In every process, one of two devices fails.
-QUANTUM = """
+FAILING_DEVICE = """
 import dataclasses
 from plugrad_opencl import _devices as d
 devices, refusal = d.devices, d.refusal
@@ -434,7 +434,7 @@ d.refusal = lambda x: refusal(x) if x.index else "a test of it ended with -6"
 
 
 def test_doctor_shows_skipped_devices_and_unwritable_folders(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(QUANTUM)
+    (tmp_path / "sitecustomize.py").write_text(FAILING_DEVICE)
     nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), "/proc/no/such/folder")
     report = output(DOCTOR, PYTHONPATH=str(tmp_path), **nowhere)
     assert "runs on 1: " in report

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from plugrad.geometry import Resizing
 
-KERNELS = pytest.importorskip(
-    "plugrad_cpu.kernels", reason="plugrad-cpu is not there"
-).KERNELS
+KERNELS = pytest.importorskip("plugrad_cpu.kernels", reason="needs plugrad-cpu").KERNELS
 
 RNG = np.random.default_rng(7)
 FLOATS = ("float32", "float64")

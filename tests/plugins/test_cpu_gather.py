@@ -3,7 +3,7 @@
 import plugrad as pg
 import pytest
 
-pytest.importorskip("plugrad_cpu", reason="plugrad-cpu is not there")
+pytest.importorskip("plugrad_cpu", reason="needs plugrad-cpu")
 
 
 def test_a_result_with_too_many_axes_is_refused():

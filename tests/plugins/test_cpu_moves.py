@@ -12,7 +12,7 @@ from plugrad.geometry import Resizing
 from tests.plugins.cpu_moves import FAMILIES, KERNELS, RNG, check, draw
 from tests.processes import output
 
-native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
+native = pytest.importorskip("plugrad_cpu.native", reason="needs plugrad-cpu")
 in_c = pytest.mark.skipif(not native.LOADED, reason=f"no C: {native.LIBRARY}")
 
 

@@ -18,7 +18,7 @@ import plugrad as pg
 import pytest
 
 # Functions of one argument: the operation, its formula, and its derivative.
-SMOOTH = [
+UNARY = [
     (pg.tanh, np.tanh, lambda x: 1 - np.tanh(x) ** 2),
     (pg.sigmoid, lambda x: 1 / (1 + np.exp(-x)), lambda x: 0.25 / np.cosh(x / 2) ** 2),
     (pg.sin, np.sin, np.cos),
@@ -115,7 +115,7 @@ class Player:
         self.overridden = False
 
     def move(self):
-        """Do something at random."""
+        """Make a random move."""
         moves = [self.compute, self.combine, self.rearrange, self.compare]
         moves += [
             self.differentiate,
@@ -164,7 +164,7 @@ class Player:
 
     def compute(self):
         x, values = self.pick()
-        op, formula, _ = self.random.choice(SMOOTH)
+        op, formula, _ = self.random.choice(UNARY)
         self.add(op(x), formula(values.astype(float)), "compute")
 
     def combine(self):
@@ -196,7 +196,7 @@ class Player:
 
     def chain(self):
         """Return a function, its formula and its derivative."""
-        links = self.random.choices(SMOOTH, k=self.random.randint(1, 3))
+        links = self.random.choices(UNARY, k=self.random.randint(1, 3))
 
         def f(x):
             for op, _, _ in links:

@@ -97,7 +97,7 @@ def test_soak(seconds, backends, request):
     check_growth(sizes)
 
 
-# How many different programs run on a backend whose kernels are slow to compile. PoCL
+# The number of different programs that run on a backend with slow compilation. PoCL
 # keeps 1 to 80 kB for each kernel that it has compiled, and pyopencl some text.
 PROGRAMS = {"opencl": 40}
 MAX_RECORDED_TENSORS = 64 * 40  # jit keeps 64 recordings and their captured tensors

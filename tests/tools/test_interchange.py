@@ -19,7 +19,7 @@ def numpy_functions():
 
 
 def torch_functions():
-    reason = "needs torch, of the bench group: make .venv/.group-bench"
+    reason = "needs torch, from the bench group: make .venv/.group-bench"
     torch = pytest.importorskip("torch", reason=reason)
     return torch.from_dlpack, lambda theirs: theirs.data_ptr()
 

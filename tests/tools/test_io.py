@@ -73,7 +73,7 @@ def test_other_programs_read_and_write_the_files(path, backend):
     assert safetensors_numpy.load_file(path)["a"].tolist() == [[1.0, 2.0]]
     safetensors_numpy.save_file({"b": np.ones(2, np.float32)}, path, {"by": "them"})
     assert pg.load(path)["b"].tolist() == [1.0, 1.0]
-    torch = pytest.importorskip("torch", reason="needs torch, of the bench group")
+    torch = pytest.importorskip("torch", reason="needs torch, from the bench group")
     from safetensors.torch import load_file, save_file
 
     save_file({"c": torch.arange(3)}, path)

@@ -14,7 +14,8 @@ from tests.typing.test_typing import HERE, ROOT, marked
 
 pytest.importorskip("pyright", reason="needs pyright: make .venv/.group-pyright")
 
-MIN_COMPLETENESS = 0.94  # in all modules without an underscore, even of the engine
+# The share of names with known types, in all modules without an underscore.
+MIN_COMPLETENESS = 0.94
 MODULES = ("plugin", "geometry", "tree", "fft", "fused", "image", "linalg", "losses")
 MODULES += ("quantized", "random", "signal", "sparse", "strings")
 

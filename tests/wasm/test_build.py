@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-package = pytest.importorskip("plugrad_wasm", reason="it is not installed")
+package = pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
 wasmtime = pytest.importorskip("wasmtime")
 pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
 

@@ -1,4 +1,4 @@
-"""Functions that read a tensor's values while differentiated warn, or raise."""
+"""Functions that read values while they are differentiated warn or raise."""
 
 import re
 import warnings

@@ -1,7 +1,7 @@
 """The code around the lines of random programs.
 
-Map: ``RUNNERS``, code around lines; ``SPECIALS``, parts that do more than read one
-value; ``HOSTS``, definitions of the function that ``jit`` gets.
+Map: ``RUNNERS``, code around lines; ``STATEFUL_PARTS``, parts that do more than read
+one value; ``HOSTS``, definitions of the function that ``jit`` gets.
 """
 
 from .grammar import parsed
@@ -174,7 +174,7 @@ N$n = 1.5
 """)
 
 # Parts of a function that do more than read one value.
-SPECIALS = parsed("""
+STATEFUL_PARTS = parsed("""
 N$n = False
 def h$n(y):
     if N$n:

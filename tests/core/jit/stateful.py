@@ -24,7 +24,7 @@ import plugrad as pg
 from . import helpers
 from .grammar import HOLDERS, VALUES, Entry
 from .grammar_of_reading import READERS
-from .grammar_of_running import HOSTS, RUNNERS, SPECIALS
+from .grammar_of_running import HOSTS, RUNNERS, STATEFUL_PARTS
 
 CALLS = 8
 SMALL_NUMBERS = ("0.5", "1.5", "2", "-0.5", "True", "0.25")
@@ -263,8 +263,8 @@ class Writer:
         return Entry(tuple(setup), tuple(placed(run.body, use)), tuple(changes))
 
     def special(self):
-        """Return a part made from one of ``SPECIALS``."""
-        entry = self.rng.choice(SPECIALS)
+        """Return a part made from one of ``STATEFUL_PARTS``."""
+        entry = self.rng.choice(STATEFUL_PARTS)
         return self.entry(entry, n=str(next(self.count)))
 
     def call(self, usual_arguments):

@@ -25,7 +25,7 @@ def transposed(b):
 
 
 def product(a, b, *, transpose_a, transpose_b):
-    """A kernel that needs its second operand transposed."""
+    """Multiply matrices; the kernel needs its second operand transposed."""
     a = a.T if transpose_a else a
     return a @ (b if transpose_b is True else prepared(b, transposed).T).view(
         np.ndarray

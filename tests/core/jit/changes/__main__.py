@@ -32,7 +32,10 @@ def main(arguments):
     wrong = [n for n in PATTERNS if found[n].outcome != expected(n)]
     print(f"{len(wrong)} of {len(PATTERNS)} patterns are not as expected")
     retraced = [n for n in UNREAD if not is_as_expected(UNREAD[n], *unread[n])]
-    print(f"{len(retraced)} of {len(UNREAD)} functions are recorded too often or wrong")
+    print(
+        f"{len(retraced)} of {len(UNREAD)} functions are recorded too often or give "
+        "wrong results"
+    )
     if "--all" in arguments:
         for name in wrong:
             print(f"{name}: {found[name].outcome}; {found[name].detail[:150]}")

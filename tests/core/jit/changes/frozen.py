@@ -32,7 +32,7 @@ FROZEN = {
     "the text of a stream": "the buffer is in C code",
     "the state of a lock": "its state is in C code",
     "the precision of decimals": "the context is in C code",
-    "the limit of recursion": "it is inside of the interpreter",
+    "the limit of recursion": "it is state of the interpreter",
     "the name of the thread": "the table of threads is Python's own",
     "the filters of warnings": "the list is Python's own",
     "a container is replaced by an equal one": "containers are compared by items",
