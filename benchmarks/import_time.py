@@ -92,8 +92,8 @@ def install(folder: str, package: str | None) -> None:
     """Install a package of this checkout, or other distributions, in an environment."""
     if package is None:
         site = next(Path(folder).glob("lib/python*/site-packages"))
-        neighbours.neighbours(site, 300)
-        neighbours.plugins(site, 10)
+        neighbours.install_unrelated(site, 300)
+        neighbours.install_plugins(site, 10)
         return
     source = f"{folder}/{package}"  # a build writes into its source folder
     shutil.copytree(ROOT / package, source, ignore=IGNORED_FILES)

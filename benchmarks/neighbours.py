@@ -31,7 +31,7 @@ def plugrad_gradients():
 DESCRIPTION = "A long description.\n" * 200
 
 
-def distribution(site: Path, name: str, entry_points: str) -> None:
+def write_metadata(site: Path, name: str, entry_points: str) -> None:
     """Write the metadata of an installed distribution."""
     info = site / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir()
@@ -41,17 +41,17 @@ def distribution(site: Path, name: str, entry_points: str) -> None:
     (info / "entry_points.txt").write_text(entry_points)
 
 
-def neighbours(site: Path, count: int) -> None:
+def install_unrelated(site: Path, count: int) -> None:
     """Install unrelated distributions, a third of them with entry points."""
     for i in range(count):
         text = f"[console_scripts]\nn{i} = neighbour_{i}:main\n" if i % 3 == 0 else ""
-        distribution(site, f"neighbour-{i}", text)
+        write_metadata(site, f"neighbour-{i}", text)
 
 
-def plugins(site: Path, count: int) -> None:
+def install_plugins(site: Path, count: int) -> None:
     """Install plugins, each with a backend, kernels for cpu and a gradient pack."""
     for i in range(count):
         name = f"bench{i}"
         (site / f"plugrad_{name}.py").write_text(PLUGIN.format(name=name))
         entry_points = f"[plugrad.v1]\n{name} = plugrad_{name}\n"
-        distribution(site, f"plugrad-{name}", entry_points)
+        write_metadata(site, f"plugrad-{name}", entry_points)

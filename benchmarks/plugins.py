@@ -55,7 +55,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     base = os.environ.get("PYTHONPATH", "")
     with tempfile.TemporaryDirectory() as folder:
-        neighbours.plugins(Path(folder), 20)
+        neighbours.install_plugins(Path(folder), 20)
         runs = [
             (best_times_us(base), best_times_us(os.pathsep.join([folder, base])))
             for _ in range(rounds)

@@ -111,15 +111,15 @@ class Record:
 
     def place_and_time(self) -> str:
         """Return the machine, the number of threads and the date."""
-        threads = f", {count(self.threads)}" if self.threads else ""
+        threads = f", {threads_in_words(self.threads)}" if self.threads else ""
         return f"{self.machine}{threads}, {self.day()}"
 
 
-def count(threads: int) -> str:
+def threads_in_words(threads: int) -> str:
     """Return a number of threads in words.
 
     Examples:
-        >>> count(1), count(2), count(16)
+        >>> threads_in_words(1), threads_in_words(2), threads_in_words(16)
         ('one thread', 'two threads', '16 threads')
 
     """

@@ -21,7 +21,7 @@ from benchmarks.markdown import (
     two_decimals,
 )
 from benchmarks.ratios import Ratios, Results, mean
-from benchmarks.records import Record, count
+from benchmarks.records import Record, threads_in_words
 from benchmarks.report_details import DETAILS
 
 Block = Callable[[Results, str], str]
@@ -50,10 +50,10 @@ def eager(results: Results, page: str) -> str:
     head = ["machine", "threads", "date", "PyTorch / plugrad", "smallest", "largest"]
     return joined(
         paragraph(
-            f"On {count(record.threads or 1)} of an {record.machine}, PyTorch takes "
-            f"{mean_of(first)} times as long as plugrad in the geometric mean of "
-            f"{len(first)} workloads; with two threads, and on two other processors, "
-            f"the mean is {span(others)}."
+            f"On {threads_in_words(record.threads or 1)} of an {record.machine}, "
+            f"PyTorch takes {mean_of(first)} times as long as plugrad in the geometric "
+            f"mean of {len(first)} workloads; with two threads, and on two other "
+            f"processors, the mean is {span(others)}."
         ),
         picture("eager", alternative_text(first, "of PyTorch to eager plugrad"), page),
         table(head, rows, "lrl"),

@@ -1,4 +1,4 @@
-"""Norms, activations and attention: written out and as ops, they get equal relevance."""
+"""Norms, activations and attention get equal relevance written out and as ops."""
 
 import math
 

@@ -28,7 +28,7 @@ from tests.surface import ops
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "core" / "src" / "plugrad" / "_src" / "tensor" / "methods.pyi"
 NAMES = ROOT / "docs" / "names.md"
-ELSEWHERE = "## Names of other libraries"
+OTHER_LIBRARIES = "## Names of other libraries"
 ONLY_HERE, RULE = "## Only in plugrad", "| --- | --- |\n"
 
 # --- methods of tensors and variables --------------------------------------------
@@ -160,7 +160,7 @@ def methods():
 # --- the ops that only plugrad has -----------------------------------------------
 
 
-def only_here(theirs):
+def plugrad_only_rows(theirs):
     """Yield the rows of ops that the TensorFlow.js table does not mention."""
     for name, op in sorted(ops().items()):
         if f"`pg.{name}`" not in theirs:
@@ -173,7 +173,7 @@ LIBRARIES = {"NumPy": "np.", "PyTorch": "torch.", "JAX": "jax.", "TensorFlow.js"
 VARIANT = re.compile(r"\d[dD]`$")  # such as tf.concat1d
 
 
-def elsewhere(theirs):
+def other_libraries_table(theirs):
     """Return the table of other libraries' names for plugrad's functions.
 
     ``theirs`` is the table of TensorFlow.js ops.
@@ -196,8 +196,8 @@ def elsewhere(theirs):
         rows.append(f"| {' | '.join(columns)} |\n".replace("  ", " "))
     head = " | ".join(["plugrad", *LIBRARIES, "remark"])
     return (
-        f"{ELSEWHERE}\n\nFunctions that have one name everywhere are left out. If you "
-        "ask plugrad for a name\nof another library, the AttributeError says what to "
+        f"{OTHER_LIBRARIES}\n\nFunctions that have one name everywhere are left out. If "
+        "you ask plugrad for a name\nof another library, the AttributeError says what to "
         f"use.\n\n| {head} |\n|{' --- |' * 6}\n{''.join(rows)}"
     )
 
@@ -207,8 +207,8 @@ def names():
     text = NAMES.read_text()
     theirs, ours = text.split(ONLY_HERE)
     head = ours[: ours.index(RULE)] + RULE
-    ours = "".join(only_here(theirs))
-    return f"{theirs}{ONLY_HERE}{head}{ours}\n{elsewhere(theirs)}"
+    ours = "".join(plugrad_only_rows(theirs))
+    return f"{theirs}{ONLY_HERE}{head}{ours}\n{other_libraries_table(theirs)}"
 
 
 # --- how to install --------------------------------------------------------------

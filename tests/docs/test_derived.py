@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.docs.derived import FILES, ROOT, Signatures, only_here
+from tests.docs.derived import FILES, ROOT, Signatures, plugrad_only_rows
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -28,5 +28,7 @@ def test_a_method_has_the_signature_of_the_op_without_its_first_parameter(name):
 
 def test_a_row_has_the_first_line_of_the_docstring(monkeypatch):
     monkeypatch.setattr("tests.docs.derived.ops", lambda: {"some_op": some_op})
-    assert [*only_here("`pg.relu`")] == ["| `pg.some_op` | `a\\|b`, or more. |\n"]
-    assert not [*only_here("`pg.some_op`")]
+    assert [*plugrad_only_rows("`pg.relu`")] == [
+        "| `pg.some_op` | `a\\|b`, or more. |\n"
+    ]
+    assert not [*plugrad_only_rows("`pg.some_op`")]
