@@ -196,9 +196,10 @@ def other_libraries_table(theirs):
         rows.append(f"| {' | '.join(columns)} |\n".replace("  ", " "))
     head = " | ".join(["plugrad", *LIBRARIES, "remark"])
     return (
-        f"{OTHER_LIBRARIES}\n\nFunctions that have one name everywhere are left out. If "
-        "you ask plugrad for a name\nof another library, the AttributeError says what to "
-        f"use.\n\n| {head} |\n|{' --- |' * 6}\n{''.join(rows)}"
+        f"{OTHER_LIBRARIES}\n\n"
+        "Functions that have one name everywhere are left out. If you ask plugrad for a "
+        "name\nof another library, the AttributeError says what to use.\n\n"
+        f"| {head} |\n|{' --- |' * 6}\n{''.join(rows)}"
     )
 
 
