@@ -1,4 +1,4 @@
-"""Print the time of products with low-bit and float32 weights, and in NumPy.
+"""Compare the time of products with low-bit and float32 weights, and of NumPy's.
 
 The matrices are those of a small language model, in blocks of 32 weights. A 4-bit
 weight takes 0.75 bytes, including its share of scale and offset. "rounded" rounds the

@@ -100,7 +100,10 @@ def generate(
     length = len(tokens) + count
     context = params["wpe.weight"].shape[0]
     if not tokens or length > context:
-        raise ValueError(f"generate: {len(tokens)} + {count} tokens, of 1 to {context}")
+        raise ValueError(
+            f"generate: {len(tokens)} given + {count} new tokens; give at least 1, and "
+            f"at most {context} in total"
+        )
 
     def following(code: pg.Tensor, past: Past, position: pg.Tensor) -> Any:
         return run(params, code, heads, past, position)

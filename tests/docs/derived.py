@@ -197,8 +197,8 @@ def other_libraries_table(theirs):
     head = " | ".join(["plugrad", *LIBRARIES, "remark"])
     return (
         f"{OTHER_LIBRARIES}\n\n"
-        "Functions that have one name everywhere are left out. If you ask plugrad for a "
-        "name\nof another library, the AttributeError says what to use.\n\n"
+        "Functions that have one name everywhere are left out. If you ask plugrad for "
+        "a name\nof another library, the AttributeError says what to use.\n\n"
         f"| {head} |\n|{' --- |' * 6}\n{''.join(rows)}"
     )
 
