@@ -1,7 +1,6 @@
 """Draw seven explanations of an image network, and test how they rank pixels.
 
-The better a method ranks the pixels, the sooner the score of the class falls when the
-most relevant patches are removed first::
+The score of the class falls sooner if the patches removed first are relevant::
 
     pip install --group demo --group gallery ./core ./plugins/cpu ./plugins/train
     pip install ./plugins/attribution
