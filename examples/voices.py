@@ -58,7 +58,7 @@ def vowels(random: np.random.Generator, seconds: float) -> Array:
 
 
 def others(random: np.random.Generator, samples: int) -> Array:
-    """Return what is not a voice: noise, and beeps that are louder than the voice."""
+    """Return sounds other than the voice: noise, and beeps that are louder than it."""
     t = np.arange(samples) / RATE
     beeps = np.sin(2 * np.pi * 1_500 * t) * (np.sin(2 * np.pi * 1.1 * t) > 0.6)
     return 0.02 * random.normal(size=samples) + 0.3 * beeps

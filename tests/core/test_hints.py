@@ -305,7 +305,7 @@ HINTS_BY_REPR = {
     "tf.float64": "write plugrad.float64",
     "<dtype: 'int64'>": "write plugrad.int64",
     "<class 'jax.numpy.bfloat16'>": "write `pg.float16` or `pg.float32`",
-    "nothing": "there are bool int8",
+    "nothing": "use one of bool int8",
 }
 
 

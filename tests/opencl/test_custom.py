@@ -320,7 +320,7 @@ def test_definitions_that_do_not_fit():
         elementwise_kernel("custom.Swish", "y = x")
     with pytest.raises(TypeError, match="unknown dtype 'float'"):
         elementwise_kernel("custom.Float(x)", "y = x", dtypes="float")
-    with pytest.raises(ValueError, match="there is no input 'z'; there is x"):
+    with pytest.raises(ValueError, match="there is no input 'z'; the inputs are x"):
         elementwise_kernel("custom.Z(x)", "y = x", gradients={"z": lambda dy: dy})
     with pytest.raises(ValueError, match="decomposition of"):
         elementwise_kernel("custom.Z(x)", "y = x", decomposition=lambda z: z)

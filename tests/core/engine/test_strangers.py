@@ -37,7 +37,7 @@ TAKES_A_DTYPE = {
 def test_dtypes_of_another_library_are_refused(name, backend):
     with pytest.raises(TypeError, match=r"torch.float32 .*; write plugrad.float32$"):
         TAKES_A_DTYPE[name](FLOAT32)
-    with pytest.raises(TypeError, match=r"dtype torch.qint8 is .*; there are bool"):
+    with pytest.raises(TypeError, match=r"dtype torch.qint8 is .*; use one of bool"):
         TAKES_A_DTYPE[name](QINT8)
 
 

@@ -107,8 +107,8 @@ def test_profile_shows_regions(tmp_path, decline):
     row = next(line for line in table if line.startswith("region 1 of step  "))
     assert row.split()[4:7] == ["compiling", "region", "1"]
     assert (
-        "region 1 of step, by user: 1 Neg, 1 Exp, 1 Multiply; 64 bytes in between are "
-        "not written"
+        "region 1 of step, by user: 1 Neg, 1 Exp, 1 Multiply; 64 bytes of "
+        "intermediate results are not written"
     ) in table
     p.to_chrome_trace(path)
     events = json.loads(path.read_text())["traceEvents"]

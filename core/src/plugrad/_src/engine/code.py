@@ -194,7 +194,7 @@ def names_in(code: CodeType) -> Names:
 
 
 def all_names(names: Names) -> set[str]:
-    """Return all globals and attributes."""
+    """Return all globals and attributes in ``names``."""
     found = {*names.globals, *names.attributes}
     return found.union(*[chain for _, chain in names.chains])
 

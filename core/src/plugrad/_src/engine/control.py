@@ -298,7 +298,7 @@ def get_kernels_for_backend(backend: str) -> dict[str, Callable[..., Any]]:
 
 
 def copy_registered_kernels(source: str, target: str) -> None:
-    """Register the implementations of one backend for another with the same arrays.
+    """Register the implementations of a backend for one with the same array type.
 
     Args:
         source: The name of the backend whose implementations are copied.

@@ -66,8 +66,8 @@ class Whole(NamedTuple):
             operands; its attributes are ``parts``, and those attributes of the parts
             whose name occurs only once.
         forms: The ways in which it may be composed, longest first.
-        fits: A function that returns whether it accepts the operands found; None
-            accepts all operands.
+        fits: A function that returns whether the pattern applies to the operands
+            found; None means that it applies to all operands.
 
     """
 

@@ -219,8 +219,8 @@ def override_gradient(
             records; or only where a function of a ``plugin.Site`` returns True. A
             pattern also matches if it matches a scope around the run.
         linear: Whether the functions are linear in the cotangent.
-        decompose: Instead of functions: let tapes record the decomposition of the
-            kernel, as if it had no gradient, so that gradients of its parts apply.
+        decompose: Whether tapes record the decomposition of the kernel, as if it had
+            no gradient, so that gradients of its parts apply. Then pass no functions.
         innermost: Whether only the innermost ``grad``, ``vjp`` or ``jvp`` around a run
             uses the functions. Outer ones then use true derivatives. By default all of
             them use the functions.
@@ -297,9 +297,9 @@ def _rules_of_block(
 
 
 def _target(target: Target, who: str) -> Kernel | Pattern:
-    """Return a kernel, or the pattern of several; raise if it is neither.
+    """Return the kernel or pattern that ``target`` stands for; raise if there is none.
 
-    An op that composes other ops stands for its pattern.
+    An op that composes other ops stands for a pattern of several kernels.
     """
     if isinstance(target, Kernel | Pattern):
         return target
@@ -379,14 +379,14 @@ def use_gradients(
 ) -> context.UserScope:
     """Use a gradient pack of a plugin, or a table of gradients, inside the block.
 
-    It is also a decorator. ``set_gradients`` uses packs in the whole process. A block
-    that is made once and entered again reuses the plans that plugrad has made for it.
+    It is also a decorator. ``set_gradients`` uses packs in the whole process. A
+    context manager that is entered again reuses the plans that plugrad has made for it.
 
     Args:
         pack: The name of a pack (``gradient_packs`` lists all), or a dict that maps
             each kernel, op or pattern to a dict of gradient functions by input, as in
-            ``override_gradient``. None in place of the inner dict has the kernel
-            decomposed.
+            ``override_gradient``. With None in place of the inner dict, tapes record
+            the decomposition of the kernel.
         kernels: Use only the gradients of these kernels.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to some runs, as in ``override_gradient``.

@@ -77,9 +77,9 @@ def make_plan(
             elif (rule := rules[name]) is not None:  # else: without derivative
                 in_force.append((name, bind_constants(kernel, rule, constants)))
     residuals = [residual for _, vjp in in_force if vjp for residual in vjp.residuals]
-    keeps = {residual: _keep(kernel, places, residual) for residual in residuals}
-    tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
-    others = [residual for residual in keeps if residual not in tensors]
+    kinds = {residual: _kind_of(kernel, places, residual) for residual in residuals}
+    tensors = [w for w in kinds if kinds[w][0] == TENSOR and type(kinds[w][1]) is int]
+    others = [residual for residual in kinds if residual not in tensors]
     order = [*tensors, *others]
     outputs = len(kernel.outputs)
     steps = [
@@ -95,9 +95,9 @@ def make_plan(
     return TapePlan(
         kernel,
         tuple(
-            i if (i := keeps[w][1]) < count else i - count - outputs for w in tensors
+            i if (i := kinds[w][1]) < count else i - count - outputs for w in tensors
         ),
-        tuple(keeps[residual] for residual in others),
+        tuple(kinds[residual] for residual in others),
         tuple(steps),
     )
 
@@ -132,7 +132,10 @@ def _missing_gradient(kernel: Kernel, name: str) -> Callable[..., Any]:
     return missing
 
 
-def _keep(kernel: Kernel, places: dict[str, Where], residual: str) -> tuple[int, Any]:
+def _kind_of(
+    kernel: Kernel, places: dict[str, Where], residual: str
+) -> tuple[int, Any]:
+    """Return the kind of a residual, and where the run has it."""
     if residual in kernel.attrs:
         return ATTRIBUTE, residual
     if residual in places:
@@ -380,7 +383,7 @@ def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
 
 
 def spec(x: Tensor) -> Spec:
-    """Return the shape and dtype."""
+    """Return the shape and dtype of a tensor."""
     return Spec(x.shape, x.dtype)
 
 

@@ -65,7 +65,7 @@ class OpenBackend:
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # uploaded weak scalars
 
     def wrapped(self, kernel: Kernel, function: Function) -> Function:
-        """Return a kernel function as it is entered into the table."""
+        """Return a kernel function in the form in which ``table`` stores it."""
         found = self.runtime.wrap(function)
         limit = self.runtime.max_nbytes
         return limited(kernel, found, self.name, limit) if limit else found
@@ -147,8 +147,8 @@ def vmap_ended() -> ValueError:
 def move(native: Native, source: OpenBackend, target: OpenBackend) -> Native:
     """Return an array of the backend ``source`` as an array of ``target``.
 
-    Watchers see a download and an upload. While ``transferring.moves`` is not 0, they
-    know that the values do not reach the user's code.
+    Watchers see a download and an upload. Meanwhile ``transferring.moves`` is not 0,
+    so they can tell that the values do not reach the user's code.
     """
     if not watchers:
         return target.upload(source.download(native))

@@ -2,8 +2,8 @@
 
 An op checks its arguments and runs a kernel with attributes in canonical form: a
 non-negative ``axis``, tuples, objects of ``plugrad.geometry``. For a run by
-``run_kernel`` or ``plugrad.plugin.run``, this module ensures the same from the
-contract: from the kinds of its inputs and attributes, ``canonicalize`` and ``out``. An
+``run_kernel`` or ``plugrad.plugin.run``, this module does the same, based on
+the contract: the kinds of its inputs and attributes, ``canonicalize`` and ``out``. An
 implementation therefore never gets values that its contract excludes.
 """
 
@@ -36,7 +36,7 @@ def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str,
 
     """
     _check_dtypes(kernel, inputs)
-    attrs = _named(kernel, inputs, attrs)
+    attrs = _contract_attributes(kernel, inputs, attrs)
     shape = next((x.shape for x in inputs if x is not None), ())
     attrs = {
         name: canonical_attribute(kernel.name, name, value, kernel.kinds[name], shape)
@@ -78,8 +78,10 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
             dtypes[name] = x.dtype
 
 
-def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of the contract, converted from the user's if needed."""
+def _contract_attributes(
+    kernel: Kernel, inputs: Given, attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the attributes of the contract, converted from the user's if necessary."""
     own = {*attrs, *kernel.defaults}
     if kernel.canonicalize is not None and own != set(kernel.attrs):
         try:

@@ -30,7 +30,7 @@ from .specs import reduced as reduced
 from .specs import same as same
 
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_WRAPPERS = 100  # that ``authored`` removes from a function
+MAX_WRAPPERS = 100  # the most wrappers that ``authored`` removes from a function
 UNDECORATED = "__plugrad_function__"  # a wrapper's attribute: the function inside
 CORE_NAMES: set[str] = set()  # names of the contracts that the core declares
 _is_sealed = False  # whether the core has declared all of its contracts
@@ -307,8 +307,8 @@ class VJP(NamedTuple):
     """The rule for the cotangent of one input, and the ``residuals`` to save for it.
 
     ``function`` takes the cotangents and then the residuals, all by position. If an
-    override gives a function of the tangent, ``jvp`` uses ``transposed``, its
-    transpose, in place of ``function``.
+    override gives a function of the tangent, ``transposed`` is the transpose of that
+    function, and ``jvp`` uses ``transposed`` in place of ``function``.
     """
 
     function: Callable[..., Any]
@@ -408,7 +408,7 @@ def vjp_rules(
             known = ", ".join(kernel.inputs) or "none"
             raise ValueError(
                 f"{_gradient_of(kernel, owner)}: there is no input {name!r}{hint}; "
-                f"there is {known}"
+                f"the inputs are {known}"
             )
         if function is None:
             checked[name] = None
@@ -517,7 +517,7 @@ def gradients(
 
     Args:
         kernel: The contract.
-        named: A dict of functions by input, for an input that is named ``linear``.
+        named: Functions by input in a dict; needed for an input named ``linear``.
         linear: Whether the functions are linear in the cotangents.
         functions: Functions by input; None declares that there is no derivative.
 

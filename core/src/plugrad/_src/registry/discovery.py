@@ -45,13 +45,13 @@ def announced() -> Iterator[Announcement]:
         except Exception:  # unreadable, so not a plugin
             continue
         if "[plugrad." in text:  # most other distributions are never parsed
-            yield Announcement(*_named(files), files)
+            yield Announcement(*_metadata(files), files)
 
 
 def version(distribution: str) -> str:
-    """Return the version that is installed, or an empty string."""
+    """Return the installed version of a distribution; empty if it is not installed."""
     found = next(_distributions(name=distribution), None)
-    return "" if found is None else _named(found)[1]
+    return "" if found is None else _metadata(found)[1]
 
 
 def _distributions(**what: str) -> Iterator[Any]:
@@ -66,8 +66,8 @@ def _distributions(**what: str) -> Iterator[Any]:
         yield from distributions
 
 
-def _named(files: Any) -> tuple[str, str, str]:
-    """Return the name, the version, and the required versions of plugrad.
+def _metadata(files: Any) -> tuple[str, str, str]:
+    """Return the name and version of a distribution, and the plugrad versions it needs.
 
     Parsing all of the metadata would take 100 times as long.
     """
@@ -108,7 +108,7 @@ def _other_surface(distribution: str, group: str) -> tuple[str, str]:
     """Return why another entry-point group is not loaded, and what to upgrade."""
     surface = group.removeprefix("plugrad.v")
     if not surface.isdigit():
-        return f"in group {group}, and plugins are in {hooks.GROUP}", ""
+        return f"it is in group {group}, but plugins are in {hooks.GROUP}", ""
     older = int(surface) < int(hooks.GROUP.removeprefix("plugrad.v"))
     return (
         f"it is built for the plugin surface {group}, and plugrad {version('plugrad')} "

@@ -78,7 +78,7 @@ class GradientRegistry:
         who: str,
         kernels: Sequence[str] | str | None,
     ) -> Mapping[str, VJPs]:
-        """Return the rules of these kernels; those of all kernels for None."""
+        """Return the rules of ``kernels``, or of all kernels if it is None."""
         if kernels is None:
             return layer
         wanted = (kernels,) if isinstance(kernels, str) else tuple(kernels)
@@ -112,7 +112,7 @@ class GradientRegistry:
         }
 
     def described(self) -> list[PackInfo]:
-        """Return all packs by name; each is opened to see what it overrides."""
+        """Return a description of each pack, sorted by name; this opens the packs."""
         self._load(None)
         found = []
         for name, claims in sorted(self.packs.entries.items()):

@@ -39,10 +39,10 @@ class Arrays(Protocol):
     """How a backend moves values in and out of its own array type.
 
     Optional methods: ``synchronize()`` waits for the work that a device has queued,
-    ``peak()`` returns the peak memory of the device in bytes, ``kept()`` the bytes that
-    it keeps for later arrays, and ``to_dlpack(native)`` and ``from_dlpack(x)`` share
-    memory with other libraries. ``plugrad.memory`` treats a native array with a
-    ``base`` as a view of the base.
+    ``peak()`` returns the peak memory of the device in bytes, ``kept()`` the number of
+    bytes that it keeps for later arrays, and ``to_dlpack(native)`` and
+    ``from_dlpack(x)`` share memory with other libraries. ``plugrad.memory`` treats a
+    native array with a ``base`` as a view of the base.
 
     For ``plugrad.profile``, implement both of these methods or neither.
     ``time_device(on)``: after ``True`` the device measures its work, after ``False`` it
@@ -258,7 +258,9 @@ class Runtime:
 
     def __post_init__(self) -> None:
         for method in ("upload", "download", "nbytes"):
-            _callable("Runtime: arrays", getattr(self.arrays, method, None), method)
+            _check_callable(
+                "Runtime: arrays", getattr(self.arrays, method, None), method
+            )
         for name in ("dtypes", "host_kernels", "fusable"):
             if isinstance(names := getattr(self, name), str):
                 raise TypeError(
@@ -276,10 +278,10 @@ class Runtime:
             )
         if limit is not None and limit < 1:
             raise ValueError(f"Runtime: max_nbytes must be at least 1, got {limit}")
-        _callable("Runtime", self.wrap, "wrap")
+        _check_callable("Runtime", self.wrap, "wrap")
         for name in ("close", "self_test", "compile"):
             if getattr(self, name) is not None:
-                _callable("Runtime", getattr(self, name), name)
+                _check_callable("Runtime", getattr(self, name), name)
 
 
 @dataclass(frozen=True)
@@ -312,8 +314,8 @@ class Backend:
     contracts: Sequence[Kernel] = ()
 
     def __post_init__(self) -> None:
-        _backend_name("Backend", self.name)
-        _callable(f"Backend {self.name!r}", self.open, "open")
+        _check_backend_name("Backend", self.name)
+        _check_callable(f"Backend {self.name!r}", self.open, "open")
         if not isinstance(self.priority, int):
             raise TypeError(
                 f"Backend {self.name!r}: priority must be an int, got {self.priority!r}"
@@ -356,14 +358,14 @@ class KernelPack:
     compile: Compile | None = None
 
     def __post_init__(self) -> None:
-        _backend_name("KernelPack", self.backend)
+        _check_backend_name("KernelPack", self.backend)
         who = f"KernelPack of {self.backend!r}"
-        _callable(who, self.open, "open")
-        _callable(who, self.gradients, "gradients")
+        _check_callable(who, self.open, "open")
+        _check_callable(who, self.gradients, "gradients")
         if self.compile is not None:
-            _callable(who, self.compile, "compile")
+            _check_callable(who, self.compile, "compile")
         if isinstance(self.fusable, str):
-            raise TypeError(f"{who}: fusable must be a list: {self.fusable!r}")
+            raise TypeError(f"{who}: fusable must be a list, got {self.fusable!r}")
 
 
 @dataclass(frozen=True)
@@ -392,11 +394,11 @@ class GradientPack:
     linear: bool = True
 
     def __post_init__(self) -> None:
-        _pack_name(self.name)
-        _callable(f"GradientPack {self.name!r}", self.open, "open")
+        _check_pack_name(self.name)
+        _check_callable(f"GradientPack {self.name!r}", self.open, "open")
 
 
-def _backend_name(who: str, name: object) -> None:
+def _check_backend_name(who: str, name: object) -> None:
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise ValueError(
             f"{who}: invalid name {name!r}; use lower-case letters, digits, - and _"
@@ -405,12 +407,12 @@ def _backend_name(who: str, name: object) -> None:
         raise ValueError(f"{who}: plugrad uses the name {name!r} itself; take another")
 
 
-def _pack_name(name: object) -> None:
+def _check_pack_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError(f"GradientPack: the name must be a str, got {name!r}")
 
 
-def _callable(who: str, value: object, name: str) -> None:
+def _check_callable(who: str, value: object, name: str) -> None:
     if not callable(value):
         raise TypeError(f"{who}: {name} must be a function, got {value!r}")
 

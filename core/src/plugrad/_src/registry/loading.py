@@ -2,7 +2,7 @@
 
 The registry calls ``load`` at its first query. ``discovery`` finds the plugins; then
 ``load`` takes these steps for one plugin at a time: import it, call its hooks, check
-what they return and register it. In the end it decides which plugin owns each name. The
+what they return and register it. Finally, it decides which plugin owns each name. The
 registry opens a backend at its first use.
 
 An exception that a plugin raises is stored with its phase: it cannot break the import
@@ -108,9 +108,9 @@ def _load() -> None:
 
 
 def _load_plugin(plugin: Plugin) -> None:
-    """Import, call, check and register a plugin; an error leaves nothing behind."""
+    """Import a plugin, call its hooks and register it; an error leaves nothing behind."""
     try:
-        registry.register(plugin, *plugin.call(_imported_and_asked, plugin))
+        registry.register(plugin, *plugin.call(_import_and_call_hooks, plugin))
         plugin.phase = Phase.REGISTERED
     except BaseException as error:
         known = manager.get_plugin(_key(plugin))
@@ -122,13 +122,13 @@ def _load_plugin(plugin: Plugin) -> None:
         plugin.fail(error)  # SystemExit, too: a plugin must not end the program
 
 
-def _imported_and_asked(plugin: Plugin) -> list[list[Any]]:
-    """Return what each hook of a plugin returns; this runs the plugin's own code."""
+def _import_and_call_hooks(plugin: Plugin) -> list[list[Any]]:
+    """Import a plugin and return the results of its hooks; this runs its own code."""
     module = _import(plugin)
     plugin.phase = Phase.IMPORTED
     marked = _marked_hooks(plugin, module)
     manager.register(module, _key(plugin))
-    return [_ask(hook, module) if hook in marked else [] for hook in HOOKS]
+    return [_call_hook(hook, module) if hook in marked else [] for hook in HOOKS]
 
 
 def _import(plugin: Plugin) -> Any:
@@ -159,7 +159,7 @@ def _marked_hooks(plugin: Plugin, module: Any) -> list[str]:
     return marked
 
 
-def _ask(hook: str, module: object) -> list[Any]:
+def _call_hook(hook: str, module: object) -> list[Any]:
     """Call one hook of one plugin.
 
     pluggy calls a hook of all plugins in one go, and stops at the first that raises.

@@ -52,7 +52,8 @@ STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"
 # The plugins whose code is being called, innermost last; meanwhile the registry is
 # locked.
 running: list[Plugin] = []
-turns: list[Callable[[], None]] = []  # doctor's callbacks for changes of ``running``
+# Callbacks of ``doctor``, called whenever ``running`` changes.
+running_callbacks: list[Callable[[], None]] = []
 _skipping = False  # whether a KeyboardInterrupt ends only the plugin
 
 
@@ -145,8 +146,8 @@ class Plugin:
         before = np.geterr()
         start = perf_counter()
         running.append(self)
-        for turn in turns:
-            turn()
+        for callback in running_callbacks:
+            callback()
         try:
             return context.run(function, *values)
         except KeyboardInterrupt as error:
@@ -155,8 +156,8 @@ class Plugin:
             raise RuntimeError("KeyboardInterrupt while its code ran") from error
         finally:
             running.pop()
-            for turn in turns:
-                turn()
+            for callback in running_callbacks:
+                callback()
             self.seconds += perf_counter() - start
             if context.run(np.geterr) != before:
                 self.note(

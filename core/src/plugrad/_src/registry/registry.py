@@ -189,7 +189,7 @@ class Registry:
             ]
 
     def adopt(self, backend: Backend) -> None:
-        """Add a backend of the user, with its own owner, so that it can fail alone."""
+        """Add a user's backend, with an owner of its own, so that it can fail alone."""
         self.load()
         with self.lock:
             if backend.name in self._backends.entries:
@@ -374,7 +374,7 @@ class Registry:
         return accepted
 
     def check(self, table: Mapping[str, Function], who: str) -> dict[str, Function]:
-        """Return functions that implement their contracts; raise if one does not."""
+        """Return functions that fit the contracts; raise if one cannot be made to fit."""
         fitting = {}
         for name, function in table.items():
             kernel = self.contract(name, who)
@@ -448,7 +448,8 @@ def _fitting_function(kernel: Kernel, function: Function, who: str) -> Function:
     """Return a function with the signature of ``kernel``, or raise.
 
     A function that was written before the contract gained an attribute with a default
-    does not accept the attribute: it runs for the default, and declines other values.
+    does not accept the attribute. The function returned in its place calls it for the
+    default, and declines other values.
     """
     import inspect  # only where a function is checked
 

@@ -168,7 +168,7 @@ def canonical(dtype: Any) -> DType:
         words = re.findall(r"\w+", name)
         own = next((word for word in words if word in DTYPES), "")  # for torch.float32
         hint = f"write plugrad.{own}" if own else dtype_hint(name)
-        hint = hint or f"there are {NAMES}"
+        hint = hint or f"use one of {NAMES}"
         raise TypeError(f"dtype {name} is not supported; {hint}")
     return DTYPES[name]
 

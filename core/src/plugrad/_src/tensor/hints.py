@@ -1,4 +1,4 @@
-"""Hints in error messages about names of other libraries; ``foreign`` has the data.
+"""Hints in error messages about names of other libraries; ``foreign`` lists them.
 
 After plugrad has been imported, this code runs only for error messages.
 

@@ -70,7 +70,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return one cell of a table."""
+    """Return a value as the text of a table cell."""
     if isinstance(value, bool):
         return "yes" if value else ""
     text = " ".join(value) if isinstance(value, list) else str(value)

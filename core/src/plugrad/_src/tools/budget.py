@@ -230,7 +230,7 @@ file, raise it: budget=plugrad.Budget(bytes=...)
     ) -> BufferedReader:
         """Return a regular file, open for reading; its size is counted once.
 
-        Pipes and devices are refused, because they may be endless, or never begin.
+        Pipes and devices are refused, because reading them may never start or end.
 
         Args:
             path: The file; relative to ``folder``, if there is one.

@@ -43,12 +43,12 @@ from .answer import Answer, Row, about, trace
 from .installed import Need, duplicates, private_imports, unmet
 from .why import how
 
-SLOW_IMPORT_S = 0.1  # in seconds; doctor reports entry-point modules that take longer
+SLOW_IMPORT_S = 0.1  # doctor reports plugins that take longer than this to load
 
 
 def doctor(options: argparse.Namespace) -> Answer:
     """Test every plugin: report whether it works, why not, and what to do."""
-    data = examine() if options.in_process else _examined(options.timeout)
+    data = examine() if options.in_process else _examine_safely(options.timeout)
     broken = any(row["state"] == "broken" for row in data["plugins"])
     return Answer(data, _text(data), not (broken or data["environment"]))
 
@@ -56,11 +56,11 @@ def doctor(options: argparse.Namespace) -> Answer:
 # --- the process -----------------------------------------------------------------
 
 
-def _examined(timeout: float) -> Row:
+def _examine_safely(timeout: float) -> Row:
     """Return the findings of ``examine`` in a separate process, even if it crashes."""
     guilty: dict[str, str] = {}
     while True:
-        data, how, last = _tried(timeout, guilty)
+        data, how, last = _examine_in_subprocess(timeout, guilty)
         if data is not None:
             break
         if not last or last in guilty:
@@ -74,7 +74,9 @@ def _examined(timeout: float) -> Row:
     return data
 
 
-def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str]:
+def _examine_in_subprocess(
+    timeout: float, without: Iterable[str]
+) -> tuple[Row | None, str, str]:
     """Return the findings of a new process, or how and in whose code it ended."""
     blocked = ",".join([os.environ.get("PLUGRAD_BLOCK", ""), *without])
     flags = ["-I"] if sys.flags.isolated else []
@@ -103,7 +105,7 @@ def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str
 OWNER_PREFIX = "doctor: in "  # on stderr, before the owner of the code that runs now
 
 
-def _mark() -> None:
+def _print_owner() -> None:
     who = running[-1].distribution if running else ""
     print(f"\n{OWNER_PREFIX}{who}", file=sys.stderr, flush=True)
 
@@ -121,7 +123,7 @@ def examine() -> Row:
                 plugin.note(f"{took}; move slow work into `open`")
             if plugin.phase is Phase.REGISTERED and not plugin.entries:
                 plugin.note("registers nothing: its hooks return empty lists")
-        tests = {e: _tested(e) for p in registry.plugins for e in p.entries}
+        tests = {e: _test_entry(e) for p in registry.plugins for e in p.entries}
     return {
         "plugrad": registry.core.version,
         "python": platform.python_version(),
@@ -206,7 +208,7 @@ TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {
 }
 
 
-def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
+def _test_entry(entry: Entry[Any]) -> tuple[bool, list[str]]:
     """Return whether one entry of a plugin works, and remarks."""
     value, remarks = entry.value, []
     try:
@@ -235,10 +237,14 @@ def _self_test(name: str) -> list[str]:
     """Run a few ops on a backend, and the backend's own test; return remarks."""
     backend = registry.open(name)
     own = backend.runtime.self_test
-    return [*_lacks(backend), *_ops(backend), *(own() if own is not None else ())]
+    return [
+        *_missing_kernels(backend),
+        *_run_ops(backend),
+        *(own() if own is not None else ()),
+    ]
 
 
-def _lacks(backend: OpenBackend) -> list[str]:
+def _missing_kernels(backend: OpenBackend) -> list[str]:
     """Return a remark on the core's kernels that the backend cannot run, if any."""
     core = [kernel for name, kernel in registry.contracts.items() if "." not in name]
     names = [kernel.name for kernel in core if how(kernel, backend) == "missing"]
@@ -250,7 +256,7 @@ def _lacks(backend: OpenBackend) -> list[str]:
     return [f"works in part: no {', '.join(names[:MAX_SHOWN_KERNELS])}{rest}"]
 
 
-def _ops(backend: OpenBackend) -> list[str]:
+def _run_ops(backend: OpenBackend) -> list[str]:
     """Run the ops for which the backend has kernels; return remarks, or raise."""
     if A.dtype not in backend.dtypes:
         return [f"it has no {A.dtype}, so no op was tried"]
@@ -308,11 +314,11 @@ def _watched() -> Iterator[None]:
     ):
         warnings.simplefilter("always", PlugradDeprecationWarning)
         warnings.showwarning = note
-        plugins.turns.append(_mark)
+        plugins.running_callbacks.append(_print_owner)
         try:
             yield
         finally:
-            plugins.turns.remove(_mark)
+            plugins.running_callbacks.remove(_print_owner)
 
 
 # --- advice ----------------------------------------------------------------------
@@ -326,7 +332,7 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
     if plugin.phase is Phase.BLOCKED and not plugin.entries:
         return "change that variable to load it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
-        return f"to leave out the one of {who}, set PLUGRAD_BLOCK={plugin.name}"
+        return f"to leave out the plugin of {who}, set PLUGRAD_BLOCK={plugin.name}"
     if plugin.missing_module(error):
         return f"{install.advice(who)}, with the option --force-reinstall"
     if needs:

@@ -86,7 +86,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
                 f"save: {name!r} is a {type(x).__name__}, and save takes a flat dict "
                 "of tensors; plugrad_train.Checkpoints saves trees"
             )
-    arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
+    arrays = {_checked_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # so that a link is not replaced
     with _draft_folder(target) as folder:
         draft = os.path.join(folder, "draft")
@@ -239,7 +239,7 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
         what = "a complete safetensors file"
         reason = _other_format(path) or printable(str(error))
         raise ValueError(f"load: {path} is not {what}: {reason}") from error
-    return {name: _made(name, arrays[name]) for name in codes}
+    return {name: _new_tensor(name, arrays[name]) for name in codes}
 
 
 # What to do with files of other formats, by their first bytes.
@@ -299,7 +299,7 @@ def _package(who: str) -> ModuleType:
         ) from error
 
 
-def _name(name: object) -> str:
+def _checked_name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"save: a name must be a str, got {name!r}")
     if name in ("", "__metadata__"):
@@ -318,7 +318,7 @@ def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
     return np.asarray(values, order="C")
 
 
-def _made(name: str, values: np.ndarray[Any, DType]) -> Tensor:
+def _new_tensor(name: str, values: np.ndarray[Any, DType]) -> Tensor:
     try:
         return tensor_of(values, copy=False)
     except TypeError as error:

@@ -323,7 +323,7 @@ class Profile:
         for r in {r.title: r for r in self.records if r.how == "region"}.values():
             yield (
                 f"{r.title}, by {r.attrs['by']}: {r.attrs['kernels']}; "
-                f"{r.attrs['saved']:,} bytes in between are not written"
+                f"{r.attrs['saved']:,} bytes of intermediate results are not written"
             )
         for what in ("upload", "download"):
             if some := [t for t in self.transfers if t.what == what]:

@@ -129,7 +129,7 @@ def _implementation_rows(kernel: Kernel, backend: OpenBackend) -> list[Row]:
             registry.open(name)
         for layer in registry.kernels.get((kernel.name, name), [])[:1]:
             add(f"{how} {name}", layer.owner, layer.function, when)
-            when = f"if {name} returns NotImplemented too"
+            when = f"if {name} also returns NotImplemented"
     return ways
 
 

@@ -114,7 +114,7 @@ class Graph(NamedTuple):
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
-    def _drawn(self) -> tuple[dict[str, str], list[tuple[str, str, int]]]:
+    def _nodes_and_edges(self) -> tuple[dict[str, str], list[tuple[str, str, int]]]:
         """Return the nodes of a drawing with their texts, and its edges with values."""
         nodes = dict[str, str]()
         edges = list[tuple[str, str, int]]()
@@ -134,7 +134,7 @@ class Graph(NamedTuple):
 
     def to_dot(self) -> str:
         """Return the graph in the DOT language of Graphviz: ``dot -Tsvg`` draws it."""
-        nodes, edges = self._drawn()
+        nodes, edges = self._nodes_and_edges()
         lines = ["digraph {", "  node [shape=box];"]
         for node, text in nodes.items():
             label = text.replace("\n", "\\n")
@@ -155,7 +155,7 @@ class Graph(NamedTuple):
         """
         from html import escape  # the import takes a millisecond
 
-        nodes, edges = self._drawn()
+        nodes, edges = self._nodes_and_edges()
         level = dict.fromkeys(nodes, 0)
         rows = dict[int, list[str]]()
         for source, target, _ in edges:  # in the order of the steps

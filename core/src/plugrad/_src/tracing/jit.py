@@ -156,8 +156,8 @@ class Jitted(Generic[P, R]):
         self._name = vars(self).get("__qualname__", self._name)
         self.__wrapped__ = f
         self._f, self._strict = f, arguments.flag("jit", "strict", strict)
-        self._static = set(_named("static", f, static))
-        self._donate = _named("donate", f, donate)
+        self._static = set(_argument_names("static", f, static))
+        self._donate = _argument_names("donate", f, donate)
         if both := self._static.intersection(self._donate):
             what = ", ".join({self._donate[name] for name in both})
             raise TypeError(
@@ -522,8 +522,10 @@ def _empty_donated(sign: Signature, messages: Mapping[int, str]) -> None:
         tensors[n]._empty(why)
 
 
-def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, str]:
-    """Return the names of some arguments, by their positions and their names."""
+def _argument_names(
+    option: str, f: Callable[..., Any], given: Any
+) -> dict[int | str, str]:
+    """Return the names of the arguments in ``given``, by position and by name."""
     found = dict[int | str, str]()
     for one in (given,) if isinstance(given, int | str) else given:
         names = [*inspect.signature(f).parameters]

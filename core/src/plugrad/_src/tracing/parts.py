@@ -25,7 +25,7 @@ MAX_CACHED_SOURCES = 64  # generated sources whose code is cached
 
 @functools.lru_cache(MAX_CACHED_SOURCES)
 def compiled_code(source: str, name: str) -> CodeType:
-    """Return the code; calls that differ only in shapes and numbers may share it."""
+    """Compile ``source``; calls that differ only in shapes and numbers may share it."""
     return compile(source, f"<plugrad.jit of {name}>", "exec")
 
 
@@ -41,8 +41,8 @@ def step_code(
         step: The step.
         named: The variable of each value.
         bind: Makes an object a global of the code, and returns its name.
-        holders: If the step may write into its first input: how many tensors hold the
-            array besides the variable, which the lines then delete.
+        holders: If the step may write into its first input, the number of tensors that
+            hold its array; the lines then delete the variable. Otherwise None.
 
     """
     function, attrs = function_of(step)
@@ -103,7 +103,7 @@ class KernelByKernel:
 
 
 def run_declined(step: Step, *natives: Native) -> Any:
-    """Run a kernel whose implementation declines, unlike in the recorded call."""
+    """Run a kernel whose implementation has declined, unlike in the recorded call."""
     where = registry.opened[step.backend]
     xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
     with Scope(backend=where, **precision_of(step)):

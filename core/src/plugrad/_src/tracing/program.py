@@ -61,7 +61,7 @@ def call(args, kwargs):
       or (context.backend or PROCESS.backend) is not backend
       or (context.precision or PROCESS.precision) != precision
     ): return MISS"""
-# An attribute, an item or the content of a cell no longer exists.
+# The call does not match if an attribute, an item or the content of a cell is gone.
 TAIL = "  except GONE: return MISS"
 data_of = attrgetter("_data")
 
@@ -79,7 +79,7 @@ class ReplayProgram:
             and those that are read anew.
         runs_again: Whether the function may run after a replay of it has failed.
         holders: The inputs that the code deletes after their last use, because they are
-            donated or get new values, and how many tensors hold them then.
+            donated or get new values, each with the number of its holders at that time.
         rebound: The arguments that get new values, by the numbers of the values.
         homes: The backends of these values.
 

@@ -351,7 +351,7 @@ class Recording:
                 return slot.label
         for slot, position in self.shared:
             if _array_of(slot.read()) is not _array_of(self._input(position, sign)):
-                return f"whether {slot.label} is an argument, too"
+                return f"whether {slot.label} is also an argument"
         for x, native in self.constants:
             if x._data is not native:
                 return f"items of {_about(x)} that it refers to"

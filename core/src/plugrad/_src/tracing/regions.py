@@ -87,8 +87,8 @@ class Compiler(NamedTuple):
     def takes(self, step: Step, graph: Graph) -> Any:
         """Return a true value if a step may be part of a region of this compiler.
 
-        If the implementation in force belongs to the user or to another plugin, it must
-        run itself.
+        A step whose implementation in force belongs to the user or to another plugin
+        is never part of a region, because that implementation must run.
         """
         if step.backend != self.backend.name or step.kernel.effect or not step.inputs:
             return False
@@ -197,10 +197,10 @@ class Grouping:
             for m in nearest[n]:
                 self.after[m] |= self.after[n] | 1 << n
         items = zip(self.reads, self.makes, self.reduces, strict=True)
-        self.sums = dict(enumerate(items))  # for each group, the unions over its items
+        self.unions = dict(enumerate(items))  # by group, over its items
 
     def join(self, compiler: Compiler) -> None:
-        """Join the items that the compiler accepts with the makers of their inputs."""
+        """Join the items that the compiler accepts with those that make their input."""
         spaces: dict[int, Any] = {}
         read = any_of(self.reads) | mask(self.graph.outputs)
         for n, item in enumerate(self.plan):
@@ -216,7 +216,7 @@ class Grouping:
                 if spaces.get(m) == spaces[n]:
                     self._merge(self.of[n], self.of[m])
         self.found = {self.of[n]: spaces[n] for n in spaces}
-        self.given = {g: reads & ~makes for g, (reads, makes, _) in self.sums.items()}
+        self.given = {g: reads & ~makes for g, (reads, makes, _) in self.unions.items()}
         arrays: dict[Any, int] = {}
         for x, spec in self.graph.specs.items():
             arrays[spec.shape] = arrays.get(spec.shape, 0) | 1 << x
@@ -233,19 +233,21 @@ class Grouping:
         """
         makers = [self.makers[x] for x in bits(self.given[g]) if x in self.makers]
         for other in sorted({self.of[m] for m in makers}):
-            wanted = self.given[g] & self.sums[other][1]
+            wanted = self.given[g] & self.unions[other][1]
             if not wanted or self.found.get(other) != self.found[g]:
                 continue
-            again = self._behind(wanted, self._members(other))
+            again = self._needed_for(wanted, self._members(other))
             members = self._members(g) | again
-            sums = [union(of, members) for of in (self.reads, self.makes, self.reduces)]
-            given = sums[0] & ~sums[1]
+            masks = [
+                union(of, members) for of in (self.reads, self.makes, self.reduces)
+            ]
+            given = masks[0] & ~masks[1]
             rest = any_of(self.given[h] for h in self.given if h != g)
             unread = wanted & ~mask(self.graph.outputs) & ~rest
             gain = wanted.bit_count() + unread.bit_count()
             gain -= (given & ~self.given[g] & arrays).bit_count()
             if again.bit_count() <= KERNELS_PER_ARRAY_TRANSFER * gain and fits(
-                members, *sums
+                members, *masks
             ):
                 self.again[g] = self.again.get(g, 0) | again
                 self.given[g] = given
@@ -254,7 +256,7 @@ class Grouping:
         """Return the items that a group computes."""
         return self.groups[g] | self.again.get(g, 0)
 
-    def _behind(self, wanted: int, members: int) -> int:
+    def _needed_for(self, wanted: int, members: int) -> int:
         """Return those ``members`` that are needed to compute the wanted values."""
         found = 0
         for n in reversed([*bits(members)]):
@@ -268,7 +270,7 @@ class Grouping:
         if a == b:
             return
         members = self.groups[a] | self.groups[b]
-        reads, makes, reduces = map(operator.or_, self.sums[a], self.sums[b])
+        reads, makes, reduces = map(operator.or_, self.unions[a], self.unions[b])
         if not fits(members, reads, makes, reduces):
             return
         before = (self.before[a] | self.before[b]) & ~members
@@ -283,9 +285,9 @@ class Grouping:
             self.after[g] |= after | members
         first, last = sorted((a, b))
         self.groups[first] = members
-        self.sums[first] = (reads, makes, reduces)
+        self.unions[first] = (reads, makes, reduces)
         self.before[first], self.after[first] = before, after
-        for of in (self.groups, self.sums, self.before, self.after):
+        for of in (self.groups, self.unions, self.before, self.after):
             del of[last]
         for n in bits(members):
             self.of[n] = first
@@ -302,7 +304,7 @@ class Grouping:
             g = next(g for g in waiting if not self.before[g] & ~done)
             waiting.remove(g)
             done |= self.groups[g]
-            outputs = read & self.sums[g][1]
+            outputs = read & self.unions[g][1]
             if g not in self.found:
                 yield self.plan[g]
             elif outputs:  # else other groups recompute everything that it computes
@@ -310,7 +312,7 @@ class Grouping:
 
     def _graph(self, g: int, outputs: int) -> Graph:
         """Return the part of a group that computes these outputs, as a graph."""
-        members = self._behind(outputs, self._members(g))
+        members = self._needed_for(outputs, self._members(g))
         chosen = map(self.plan.__getitem__, bits(members))
         steps = [s for s in chosen if type(s) is Step]
         read = {x: None for s in steps for x in s.inputs if x is not None}
