@@ -330,8 +330,8 @@ def entry(**changes: str | None) -> str:
         (entry(instead="'dtype:float31'"), "cannot be checked"),
         (entry(instead="'check:nothing'"), "cannot be checked"),
         (entry(instead="'hope'"), "cannot be checked"),
-        (entry(instead="'works'"), "expect goes with"),
-        (entry(expect="'x'"), "expect goes with"),
+        (entry(instead="'works'"), "needs expect"),
+        (entry(expect="'x'"), "needs expect"),
         (entry() + entry(), f"kernels {ABS} is listed twice"),
     ],
 )

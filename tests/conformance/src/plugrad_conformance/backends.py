@@ -66,7 +66,9 @@ def ways_to_run(name: str) -> dict[str, str]:
         complex_ = any(dtype.startswith("complex") for dtype in opened.dtypes)
         complex_kernels = () if complex_ else ("Complex", "Imag", "Real")
         left_to_host = opened.host_kernels
-        if left_to_host is None:  # a missing primitive is not left to the host
+        if left_to_host is None:
+            # The host would also run primitives that the backend lacks; here, they
+            # count as missing.
             left_to_host = [*DATA_DEPENDENT, *HOST] if opened.host else []
         found = {}
         for kernel, contract in sorted(contracts().items()):

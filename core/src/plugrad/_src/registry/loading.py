@@ -108,7 +108,7 @@ def _load() -> None:
 
 
 def _load_plugin(plugin: Plugin) -> None:
-    """Import a plugin, call its hooks and register it; an error leaves nothing behind."""
+    """Import a plugin, call its hooks and register it; an error undoes all of this."""
     try:
         registry.register(plugin, *plugin.call(_import_and_call_hooks, plugin))
         plugin.phase = Phase.REGISTERED

@@ -374,7 +374,7 @@ class Registry:
         return accepted
 
     def check(self, table: Mapping[str, Function], who: str) -> dict[str, Function]:
-        """Return functions that fit the contracts; raise if one cannot be made to fit."""
+        """Return functions that fit the contracts; raise if one cannot be adapted."""
         fitting = {}
         for name, function in table.items():
             kernel = self.contract(name, who)

@@ -122,7 +122,7 @@ def test_its_hosts_are_declared(backend: str) -> None:
     assert opened.host is not None, "host_kernels without a host"
     host_kernels = pg.get_kernels_for_backend(opened.host)
     missing = [kernel for kernel in left_to_host if kernel not in host_kernels]
-    assert not missing, f"{opened.host} does not have them either"
+    assert not missing, f"the host {opened.host} lacks {missing}"
 
 
 def test_its_distribution_depends_on_the_host(backend: str) -> None:

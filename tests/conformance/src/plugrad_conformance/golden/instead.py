@@ -19,7 +19,7 @@ Row = Callable[..., Any]
 
 
 def zero_gradient(case: Case, row: Row) -> None:
-    """Assert that every gradient is zero: the path has a step function or integers."""
+    """Assert that every gradient is zero: there is a step or an integer on the path."""
     for name, dx in judge.derivatives(case, row).items():
         assert not dx.any(), f"the gradient of {name} is {dx}"
 

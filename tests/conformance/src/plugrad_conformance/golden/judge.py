@@ -262,7 +262,7 @@ def _require_deliberate(error: Exception, kinds: tuple[type, ...]) -> None:
     if code.co_code[trace.tb_lasti] != RAISE_OPCODE:  # a call or an operator
         raise AssertionError(f"{name} by accident, {place}: {error}") from error
     if not re.search(r"\w+ \w+", str(error)):
-        raise AssertionError(f"{name} without a sentence, {place}") from error
+        raise AssertionError(f"the message of {name} is not a sentence, {place}") from error
 
 
 def _plugins() -> set[str]:
@@ -346,7 +346,7 @@ def _faults(entry: Departure) -> Iterator[str]:
     if not valid:
         yield f"instead = {entry.instead!r} cannot be checked for {entry.kind}"
     if bool(entry.expect) != (how == "works"):
-        yield "expect goes with instead = 'works', and only with it"
+        yield "instead = 'works' needs expect, and no other value of instead accepts it"
 
 
 @functools.cache

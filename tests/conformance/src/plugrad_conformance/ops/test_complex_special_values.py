@@ -9,7 +9,7 @@ import pytest
 
 from ..check import require_dtypes
 
-# ``re im -> re im``: the parts of the argument and of the result; ~ is either sign.
+# ``re im -> re im``: the parts of the argument and of the result; ~ allows either sign.
 # The function commutes with ``conj``, so each line also holds for -im.
 EXP = """
     0 0 -> 1 0 | -0 0 -> 1 0 | 2 inf -> nan nan | -200 nan -> nan nan

@@ -1,6 +1,6 @@
 """Products of a few rows with a matrix, for which backends have special kernels.
 
-Some sizes are smaller than a vector, and most are no multiple of its width.
+Some sizes are smaller than a vector, and most are not multiples of its width.
 """
 
 import numpy as np

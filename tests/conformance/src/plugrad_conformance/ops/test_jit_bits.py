@@ -1,6 +1,6 @@
 """A compiler may not use algebra that holds for real numbers, but not for floats.
 
-Each program tempts a compiler into one such optimization: cancelling terms,
+Each program tempts a compiler into one such optimization: canceling terms,
 reassociating, fusing a product with a sum, or dropping a rounding or a cast. A replay
 must give the same bits as an eager call. The bits of NaN are not specified, so they are
 not compared.

@@ -1,4 +1,4 @@
-"""Losses: a row for each; all weights and reductions, gradients, extreme values."""
+"""Losses, one row each: all weights and reductions, gradients, extreme values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

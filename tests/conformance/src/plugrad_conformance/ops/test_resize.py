@@ -1,4 +1,4 @@
-"""Resizing by exact fractions; crops and transforms by loops over pixels."""
+"""Resizing, crops and transforms, compared with exact fractions or pixel loops."""
 
 import functools
 import math

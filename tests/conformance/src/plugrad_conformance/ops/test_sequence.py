@@ -45,7 +45,8 @@ def gru_reference(reverse, x, weight_ih, weight_hh, bias_ih, bias_hh, h):
 
 
 LAYERS = {"lstm": (pg.lstm, lstm_reference, 4, 2), "gru": (pg.gru, gru_reference, 3, 1)}
-# Steps, batch, inputs, n: n below or above a vector; many rows, no rows, no inputs.
+# Steps, batch, inputs and n: n is less or more than a vector; one batch has many rows,
+# one has no rows.
 SEQUENCES = [(1, 1, 1, 1), (5, 2, 3, 4), (3, 1, 7, 37), (2, 40, 3, 16), (2, 0, 3, 2)]
 SEQUENCES += [(4, 3, 0, 2)]
 every_layer = pytest.mark.parametrize("layer", LAYERS)

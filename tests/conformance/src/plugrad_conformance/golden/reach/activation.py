@@ -4,17 +4,17 @@ import plugrad as pg
 
 
 def clip(x, clipValueMin, clipValueMax):
-    """The kernel and the op take the same arguments."""
+    """Map both the kernel and the op, which take the same arguments."""
     return pg.clip(x, clipValueMin, clipValueMax)
 
 
 def leaky_relu(x, alpha=0.2):
-    """The kernel and the op take the same arguments."""
+    """Map both the kernel and the op, which take the same arguments."""
     return pg.leaky_relu(x, alpha=alpha)
 
 
 def step(x, alpha=0.0):
-    """The kernel and the op take the same arguments."""
+    """Map both the kernel and the op, which take the same arguments."""
     return pg.step(x, alpha=alpha)
 
 

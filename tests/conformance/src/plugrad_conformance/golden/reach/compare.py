@@ -4,7 +4,7 @@ import plugrad as pg
 
 
 def select(condition, t, e):
-    """A condition of rank 1 chooses whole rows in TensorFlow.js."""
+    """Map ``Select``, in which a condition of rank 1 chooses whole rows."""
     if len(condition.shape) == 1 and len(t.shape) > 1:
         condition = pg.reshape(condition, (-1, *[1] * (len(t.shape) - 1)))
     return pg.where(condition, t, e)

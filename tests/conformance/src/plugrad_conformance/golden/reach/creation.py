@@ -4,7 +4,7 @@ import plugrad as pg
 
 
 def range_(start, stop, step, dtype):
-    """TensorFlow.js counts down if the step is 1 and the stop is below the start."""
+    """Count down, as TensorFlow.js does, if the step is 1 and ``stop < start``."""
     return pg.arange(
         start, stop, -1 if stop < start and step == 1 else step, dtype=dtype
     )

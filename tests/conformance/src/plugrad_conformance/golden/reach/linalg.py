@@ -6,12 +6,12 @@ import plugrad as pg
 
 
 def matmul(a, b, transposeA=False, transposeB=False):
-    """The kernel and the op take the same arguments."""
+    """Map both the kernel and the op, which take the same arguments."""
     return pg.matmul(a, b, transpose_a=transposeA, transpose_b=transposeB)
 
 
 def norm(x, ord="euclidean", axis=None, keepDims=False):
-    """Two axes select a matrix norm, any other number of axes a vector norm."""
+    """Map ``norm``: two axes select a matrix norm, any other number a vector norm."""
     if isinstance(axis, list) and len(axis) == 2:
         matrix = "fro" if ord in ("euclidean", "fro") else ord
         return pg.linalg.matrix_norm(x, keepdims=keepDims, ord=matrix)

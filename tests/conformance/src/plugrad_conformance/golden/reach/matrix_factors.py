@@ -7,7 +7,7 @@ import plugrad as pg
 
 
 def qr(x, fullMatrices=False):
-    """The flag for full matrices is the argument ``mode`` in plugrad."""
+    """Map the flag for full matrices to plugrad's argument ``mode``."""
     return pg.linalg.qr(x, mode="complete" if fullMatrices else "reduced")
 
 

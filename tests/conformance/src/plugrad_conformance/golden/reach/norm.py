@@ -4,18 +4,18 @@ import plugrad as pg
 
 
 def batch_norm(x, mean, variance, offset=None, scale=None, varianceEpsilon=1e-3):
-    """The op and the kernel of TensorFlow.js order the same arguments differently."""
+    """Map both the op and the kernel, whose arguments differ only in their order."""
     return pg.batch_norm(x, mean, variance, offset, scale, epsilon=varianceEpsilon)
 
 
 def local_response_normalization(x, depthRadius=5, bias=1, alpha=1, beta=0.5):
-    """The kernel and the op take the same arguments."""
+    """Map both the kernel and the op, which take the same arguments."""
     attrs = {"bias": bias, "alpha": alpha, "beta": beta}
     return pg.local_response_normalization(x, depth_radius=depthRadius, **attrs)
 
 
 def lrn_grad(x, y, dy, depthRadius, bias, alpha, beta):
-    """No op runs this gradient kernel."""
+    """Run the gradient kernel by name, because no op runs it."""
     attrs = {"depth_radius": depthRadius, "bias": bias, "alpha": alpha, "beta": beta}
     return pg.run_kernel("LRNGrad", [x, y, dy], attrs)
 

@@ -37,7 +37,7 @@ def pool(
 
 
 def max_pool_3d(x, *given):
-    """The rank of ``x`` gives the number of spatial axes, unless ``x`` is a scalar."""
+    """Map ``maxPool3d``: the rank of ``x`` gives the number of axes, unless it is 0."""
     return pg.max_pool(x, **options(*given))
 
 

@@ -8,7 +8,7 @@ import plugrad as pg
 
 
 def multinomial(logits, numSamples, seed=None, normalized=False):
-    """The kernel requires two axes, which the op accepts as well."""
+    """Run the op for the kernel as well: the op also accepts two axes."""
     seed = None if seed is None else int(seed * 100)
     return pg.random.multinomial(logits, numSamples, seed=seed, normalized=normalized)
 
