@@ -57,7 +57,8 @@ static int accumulate(PyObject *cotangents, PyObject *tape_id, PyObject *dx) {
     return done;
 }
 
-/* Return whether a node has one output, ran on the backend and has few residuals. */
+/* Return whether a node has one output, ran on the backend, and has at most
+   MAX_ARGUMENTS residuals in each step. */
 static int is_plain(PyObject *node, PyObject *backend) {
     if (!IS(node, Node) || FIELD(node, Node, backend) != backend) return 0;
     PyObject *plan = FIELD(node, Node, plan);

@@ -163,7 +163,7 @@ PyObject *new_tensor(PyObject *data, PyObject *home) {
 }
 
 PyObject *alias_of(PyObject *x) {
-    /* First, because this may collect garbage, which may dispose `x`. */
+    /* Allocate first, because this may collect garbage, which may dispose `x`. */
     PyObject *y = NEW(Tensor, 0);
     if (y == NULL || !is_tensor(x)) {
         Py_XDECREF(y);

@@ -42,7 +42,7 @@ static PyObject *attribute(const Run *run, PyObject *name) {
     return NULL;
 }
 
-/* The input or output at an index; NULL if there is none. */
+/* Return the input or output at an index; NULL if there is none. */
 static PyObject *value(const Run *run, PyObject *where, PyObject *y) {
     Py_ssize_t index = PyLong_AsSsize_t(where), end = run->count;
     if (index < 0) index += end + 1;
@@ -50,7 +50,7 @@ static PyObject *value(const Run *run, PyObject *where, PyObject *y) {
     return index == end ? y : run->inputs[index];
 }
 
-/* A residual, saved by the Python function `save`. */
+/* Save a residual by the Python function `save`. */
 static PyObject *save_in_python(const Run *run, PyObject *kind, PyObject *where,
                                 PyObject *y) {
     PyObject *values = PyTuple_New(run->count + 1);
@@ -63,7 +63,7 @@ static PyObject *save_in_python(const Run *run, PyObject *kind, PyObject *where,
     return found;
 }
 
-/* A residual that is a tensor. */
+/* Save a residual that is a tensor. */
 static PyObject *save_tensor(const Run *run, PyObject *where, PyObject *y) {
     PyObject *x = value(run, where, y), *found = NULL;
     if (x == Py_None) return Py_NewRef(x);
@@ -72,7 +72,7 @@ static PyObject *save_tensor(const Run *run, PyObject *where, PyObject *y) {
     return save_in_python(run, TENSOR, where, y);
 }
 
-/* A residual that is not a tensor: an attribute, a spec, or a tuple of inputs. */
+/* Save a residual that is not a tensor: an attribute, a spec, or a tuple of inputs. */
 static PyObject *save_other(const Run *run, PyObject *residual, PyObject *y) {
     PyObject *kind = PyTuple_GET_ITEM(residual, 0);
     PyObject *where = PyTuple_GET_ITEM(residual, 1);
@@ -85,7 +85,7 @@ static PyObject *save_other(const Run *run, PyObject *residual, PyObject *y) {
     return save_in_python(run, kind, where, y);
 }
 
-/* The residuals, in the order of the plan. */
+/* Save the residuals in a list, in the order of the plan. */
 static PyObject *save_residuals(const Run *run, PyObject *plan, PyObject *y) {
     PyObject *tensors = FIELD(plan, TapePlan, tensors);
     PyObject *others = FIELD(plan, TapePlan, others);
@@ -102,7 +102,7 @@ static PyObject *save_residuals(const Run *run, PyObject *plan, PyObject *y) {
     return values;
 }
 
-/* The tape ids of the inputs. */
+/* Return the tape ids of the inputs in a list. */
 static PyObject *tape_ids_of(const Run *run) {
     PyObject *ids = PyList_New(run->count);
     for (Py_ssize_t i = 0; ids != NULL && i < run->count; i++) {
@@ -181,7 +181,8 @@ PyObject *call_record(CALL) {
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* The bits of the inputs that the tape tracks; -2 for the slow path, -1 with an error. */
+/* Return a bit mask of the inputs that the tape tracks; -2 for the slow path, -1 with an
+   error. */
 static long tracked_of(const Run *run) {
     long mask = 0;
     for (Py_ssize_t i = 0; i < run->count; i++) {
@@ -197,7 +198,7 @@ static long tracked_of(const Run *run) {
     return mask;
 }
 
-/* The plan for the tracked inputs; NULL without an error if there is none. */
+/* Return the plan for the tracked inputs; NULL without an error if there is none. */
 static PyObject *plan_of(const Run *run, long bits) {
     if (!IS(run->tape, Tape)) return NULL; /* a Guard refuses to record */
     PyObject *mask = PyLong_FromLong(bits), *key = NULL, *found = NULL;
@@ -235,7 +236,7 @@ static int collect(Run *run) {
     return 1;
 }
 
-/* If a result is not an array, replace the error by one that names the kernel. */
+/* If a result is not an array, replace the error with one that names the kernel. */
 static void explain_result(const Run *run, PyObject *result) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return;
     PyErr_Clear();

@@ -100,7 +100,7 @@ static int on_event(PyObject *watcher, PyFrameObject *frame, int what, PyObject 
     return kind == -1 && PyErr_Occurred() ? abort_profiling() : 0;
 }
 
-/* Runs if the user saves the hook with sys.getprofile() and sets it again. */
+/* Called if the user saves the hook with sys.getprofile() and sets it again. */
 static PyObject *watcher_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     (void)kwargs;
     PyObject *frame, *arg;

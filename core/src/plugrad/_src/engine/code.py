@@ -67,7 +67,7 @@ def package_of(module: str) -> str:
 # --- names -----------------------------------------------------------------------
 
 
-# Code with one of these names may run code that the hook does not see.
+# Code with one of these names may run code that ``RunningCode`` does not see.
 HOOKS = frozenset({"setprofile", "settrace"})
 # Code with one of these names may read globals or modules named in its strings.
 DYNAMIC_LOOKUPS = frozenset(
@@ -266,9 +266,9 @@ def imported_modules(names: Iterable[str], package: str) -> list[str]:
 
 # Callbacks of weak references: they run when an object dies.
 _WEAKREF_CALLBACKS = [weakref.finalize.__call__.__code__]
-# Answers of the hook, in this order: report the next call of this code as well; report
-# no more calls of it in this block; never report this code again; report no calls until
-# this one returns.
+# What ``RunningCode._answer`` returns, in this order: report the next call of this code
+# as well; report no more calls of it in this block; never report this code again; report
+# no calls until this one returns.
 FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES = range(4)
 
 

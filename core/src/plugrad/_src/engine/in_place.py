@@ -51,7 +51,7 @@ ALONE, BASE_ALONE = _counts([_View(_View())])
 
 
 def is_alone(held: list[Native], others: int = 0) -> bool:
-    """Return whether only a list, and ``others``, refer to the array in it.
+    """Return whether only the list ``held``, and ``others`` more, refer to its array.
 
     Weak references count: caches use them to find values that belong to an array. A
     view must be the only view of its base, and nothing else may refer to the base.

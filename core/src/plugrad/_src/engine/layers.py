@@ -1,7 +1,7 @@
 """Layers of gradient overrides, and the plans of runs that are recorded under them.
 
 Map: ``OverrideLayer``; ``Override``, the layer of a block; ``Overrides``, the layers of
-all blocks around a place in the program; when the layers of two blocks are equal.
+all blocks around a place in the program; ``are_same``, which compares two of these.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OverrideLayer(NamedTuple):
     used: set[str]
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """Return the functions of the user that runs have called: rules and places."""
+        """Return the user's functions that runs have called: rules and ``where=``."""
         tables = [self.rules[name] for name in tuple(self.used)]
         found = [rule.function for table in tables for rule in table.values() if rule]
         if self.where is not None and callable(self.where.given):
@@ -158,12 +158,12 @@ class Overrides:
 
     @functools.cached_property
     def key(self) -> object:
-        """A key: overrides with equal keys have the same functions and places."""
+        """A key: overrides with equal keys have the same functions and ``where=``."""
         return [_key(layer) for layer in self.layers]
 
 
 def are_same(one: Overrides | None, other: Overrides | None) -> bool:
-    """Return whether overrides of two blocks have the same functions and places.
+    """Return whether overrides of two blocks have the same functions and ``where=``.
 
     ``jit`` asks this about different blocks, such as those that each step of a training
     loop opens anew.

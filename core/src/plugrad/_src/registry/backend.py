@@ -93,7 +93,7 @@ class OpenBackend:
         if dtype not in self.dtypes:
             have = ", ".join(sorted(map(named, self.dtypes)))
             error = TypeError(
-                f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
+                f"backend {self.name!r} has no {dtype}; set dtype= to one of {have}"
             )
             raise explained(error, "backend-lacks-the-dtype")
         known = canonical(dtype)  # unpickled arrays have dtypes that are other objects

@@ -195,7 +195,7 @@ class GradientRegistry:
             self.plans = {}
 
     def drop(self, name: str, backend: str | None) -> None:
-        """Remove the user's last rules; the rules that they overrode apply again."""
+        """Remove the user's latest rules; those that they overrode apply again."""
         with self.lock:
             self._contract(name, "unregister_gradient")
             for i, (kernel, only, _) in reversed([*enumerate(self._user)]):

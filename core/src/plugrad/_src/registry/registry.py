@@ -161,7 +161,7 @@ class Registry:
         kernel_packs: Sequence[KernelPack] = (),
         packs: Sequence[GradientPack] = (),
     ) -> None:
-        """Add what hooks returned, all or nothing."""
+        """Register everything that a plugin's hooks returned; nothing if there is an error."""
         from .hooks import Backend, GradientPack, KernelPack
 
         groups = (backends, Backend), (kernel_packs, KernelPack), (packs, GradientPack)

@@ -157,7 +157,7 @@ def _is_dtype(kind: str) -> bool:
 
 
 def check_dtype(who: str, name: str, dtype: DType, kind: str) -> None:
-    """Raise a TypeError unless ``dtype`` is of the ``kind`` of the input ``name``."""
+    """Raise a TypeError unless ``dtype``, that of the input ``name``, has this kind."""
     for part in kind.split(" | "):
         if dtype.kind in ABSTRACT.get(part, "") or named(dtype) == part:
             return

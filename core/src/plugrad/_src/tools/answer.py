@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 def about(plugin: Plugin, *names: str) -> Row:
-    """Return attributes of a plugin by name, as text."""
+    """Return the attributes of a plugin with these names, as text."""
     return {name: str(getattr(plugin, name)) for name in names}
 
 

@@ -204,7 +204,7 @@ class ReplayProgram:
         self.lines.append(f"    if {condition}: return MISS")
 
     def place(self, place: Place) -> None:
-        """Compare the values at a place that the function reads.
+        """Add the comparison of the values at a place that the function reads.
 
         The code compares identities first, which is fast. If they differ, it compares
         by value, because equal numbers may be different objects.
@@ -230,13 +230,13 @@ class ReplayProgram:
         return slot.expression(self.bind(slot.holder))
 
     def slot(self, slot: Slot) -> None:
-        """Compare the backend, shape and dtype of a tensor that is read anew."""
+        """Add the comparison of the backend, shape and dtype of a tensor in a slot."""
         name = f"p{next(self.numbers)}"
         self.lines.append(f"    {name} = {self.read(slot)}")
         self.leaf(name, slot.read())
 
     def unpack(self, name: str, value: Any) -> None:
-        """Compare a part of the arguments, and name the leaves in it."""
+        """Add the comparison of a part of the arguments, and name the leaves in it."""
         kind = type(value)
         if kind in (tuple, list):
             test = f"type({name}) is not {kind.__name__} or len({name}) != {len(value)}"
@@ -264,7 +264,7 @@ class ReplayProgram:
             self.unpack(part, child)
 
     def leaf(self, name: str, value: Any) -> None:
-        """Compare one leaf of the arguments."""
+        """Add the comparison of one leaf of the arguments."""
         if type(value) is Tensor:
             home = self.bind(value._home)
             shape = self.bind(value.shape)

@@ -323,7 +323,7 @@ class Recording:
         return None if self.reason else self.recorder.draft.copy().finished()
 
     def stale(self, sign: Signature) -> str:
-        """Describe a change of anything but arguments; return "" if there is none."""
+        """Describe what has changed since the call, except arguments; "" if nothing."""
         for backend, table in self.tables:
             if backend.table is not table:
                 return f"the kernels of {backend.name!r}"

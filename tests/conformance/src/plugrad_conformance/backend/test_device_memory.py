@@ -153,8 +153,8 @@ def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
     """Python's garbage collector finalizes all objects of a reference cycle.
 
     A handle that has a finalizer is finalized together with its array. If the array
-    then returned the handle to the pool, the pool would hand out a dead handle. So the pool
-    must own the handles, and the array must know only the number of its handle.
+    then returned the handle to the pool, the pool would hand out a dead handle. So the
+    pool must own the handles, and the array must know only the number of its handle.
     """
     result = program(
         backend,

@@ -262,7 +262,9 @@ def _require_deliberate(error: Exception, kinds: tuple[type, ...]) -> None:
     if code.co_code[trace.tb_lasti] != RAISE_OPCODE:  # a call or an operator
         raise AssertionError(f"{name} by accident, {place}: {error}") from error
     if not re.search(r"\w+ \w+", str(error)):
-        raise AssertionError(f"the message of {name} is not a sentence, {place}") from error
+        raise AssertionError(
+            f"the message of {name} is not a sentence, {place}"
+        ) from error
 
 
 def _plugins() -> set[str]:
