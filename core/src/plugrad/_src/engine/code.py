@@ -267,8 +267,8 @@ def imported_modules(names: Iterable[str], package: str) -> list[str]:
 # Callbacks of weak references: they run when an object dies.
 _WEAKREF_CALLBACKS = [weakref.finalize.__call__.__code__]
 # What ``RunningCode._answer`` returns, in this order: report the next call of this code
-# as well; report no more calls of it in this block; never report this code again; report
-# no calls until this one returns.
+# as well; report no more calls of it in this block; never report this code again;
+# report no calls until this one returns.
 FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES = range(4)
 
 
