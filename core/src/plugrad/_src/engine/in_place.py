@@ -51,10 +51,11 @@ ALONE, BASE_ALONE = _counts([_View(_View())])
 
 
 def is_alone(held: list[Native], others: int = 0) -> bool:
-    """Return whether only the list ``held``, and ``others`` more, refer to its array.
+    """Return whether only ``held`` and ``others`` more objects refer to its array.
 
-    Weak references count: caches use them to find values that belong to an array. A
-    view must be the only view of its base, and nothing else may refer to the base.
+    ``held`` is a list that contains the array. Weak references count: caches use them
+    to find values that belong to an array. A view must be the only view of its base,
+    and nothing else may refer to the base.
     """
     count, base_count = _counts(held)
     if count - others != ALONE or getweakrefcount(held[0]):

@@ -220,7 +220,7 @@ def override_gradient(
             pattern also matches if it matches a scope around the run.
         linear: Whether the functions are linear in the cotangent.
         decompose: Whether tapes record the decomposition of the kernel, as if it had
-            no gradient, so that gradients of its parts apply. Then pass no functions.
+            no gradient, so that gradients of its parts apply. Pass no functions then.
         innermost: Whether only the innermost ``grad``, ``vjp`` or ``jvp`` around a run
             uses the functions. Outer ones then use true derivatives. By default all of
             them use the functions.

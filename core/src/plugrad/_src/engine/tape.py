@@ -135,7 +135,7 @@ def _missing_gradient(kernel: Kernel, name: str) -> Callable[..., Any]:
 def _kind_of(
     kernel: Kernel, places: dict[str, Where], residual: str
 ) -> tuple[int, Any]:
-    """Return the kind of a residual, and where the run has it."""
+    """Return the kind of a residual, and its name or its index among the values."""
     if residual in kernel.attrs:
         return ATTRIBUTE, residual
     if residual in places:

@@ -2,8 +2,8 @@
 
 An op checks its arguments and runs a kernel with attributes in canonical form: a
 non-negative ``axis``, tuples, objects of ``plugrad.geometry``. For a run by
-``run_kernel`` or ``plugrad.plugin.run``, this module does the same, based on
-the contract: the kinds of its inputs and attributes, ``canonicalize`` and ``out``. An
+``run_kernel`` or ``plugrad.plugin.run``, this module does the same, based on the
+contract: the kinds of its inputs and attributes, ``canonicalize`` and ``out``. An
 implementation therefore never gets values that its contract excludes.
 """
 

@@ -161,7 +161,7 @@ class Registry:
         kernel_packs: Sequence[KernelPack] = (),
         packs: Sequence[GradientPack] = (),
     ) -> None:
-        """Register everything that a plugin's hooks returned, or raise and add nothing."""
+        """Register everything that a plugin's hooks returned; after an error, nothing."""
         from .hooks import Backend, GradientPack, KernelPack
 
         groups = (backends, Backend), (kernel_packs, KernelPack), (packs, GradientPack)

@@ -415,7 +415,7 @@ class Jitted(Generic[P, R]):
         return None
 
     def _rest(self, attempts: Attempts, reason: str) -> None:
-        """Let the next calls of a signature run eagerly, each time twice as many."""
+        """Let some calls of a signature run eagerly before another one is recorded."""
         if self._strict:
             raise not_replayable(reason)
         attempts.reason, attempts.recordings = reason, 0

@@ -42,7 +42,8 @@ def step_code(
         named: The variable of each value.
         bind: Makes an object a global of the code, and returns its name.
         holders: If the step may write into its first input, the number of tensors that
-            hold its array; the lines then delete the variable. Otherwise None.
+            hold its array, not counting the variable, which the lines then delete;
+            otherwise None.
 
     """
     function, attrs = function_of(step)

@@ -197,10 +197,10 @@ class Grouping:
             for m in nearest[n]:
                 self.after[m] |= self.after[n] | 1 << n
         items = zip(self.reads, self.makes, self.reduces, strict=True)
-        self.unions = dict(enumerate(items))  # by group, over its items
+        self.unions = dict(enumerate(items))  # by group: unions of its items' masks
 
     def join(self, compiler: Compiler) -> None:
-        """Join the items that the compiler accepts with those that make their input."""
+        """Join each item that the compiler accepts with those that make its inputs."""
         spaces: dict[int, Any] = {}
         read = any_of(self.reads) | mask(self.graph.outputs)
         for n, item in enumerate(self.plan):
