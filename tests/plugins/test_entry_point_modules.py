@@ -37,7 +37,7 @@ ENTRIES = {  # the value of the entry point, the module, the start of the reason
     "twice": (
         "plugrad_it",
         CLAIMS_CPU.replace("return [", "return 2 * ["),
-        "ValueError: plugrad-it 1.0: brings cpu twice",
+        "ValueError: plugrad-it 1.0: provides cpu twice",
     ),
     "priority": (
         "plugrad_it",

@@ -161,7 +161,7 @@ class Registry:
         kernel_packs: Sequence[KernelPack] = (),
         packs: Sequence[GradientPack] = (),
     ) -> None:
-        """Register everything that a plugin's hooks returned; after an error, nothing."""
+        """Register all that a plugin's hooks returned; nothing if there is an error."""
         from .hooks import Backend, GradientPack, KernelPack
 
         groups = (backends, Backend), (kernel_packs, KernelPack), (packs, GradientPack)
@@ -175,7 +175,7 @@ class Registry:
         for named in (backends, packs):
             names = [value.name for value in named]
             if twice := {name for name in names if names.count(name) > 1}:
-                raise ValueError(f"{owner}: brings {', '.join(sorted(twice))} twice")
+                raise ValueError(f"{owner}: provides {', '.join(sorted(twice))} twice")
         with self.lock:
             contracts = [kernel for b in backends for kernel in b.contracts]
             contracts += [kernel for e in kernel_packs for kernel in e.contracts]

@@ -79,7 +79,7 @@ class ReplayProgram:
             and those that are read anew.
         runs_again: Whether the function may run after a replay of it has failed.
         holders: The inputs that the code deletes after their last use, because they are
-            donated or get new values, each with the number of tensors that then hold it.
+            donated or get new values, each with the number of tensors then holding it.
         rebound: The arguments that get new values, by the numbers of the values.
         homes: The backends of these values.
 
