@@ -198,7 +198,7 @@ def _run(
 ) -> Outputs:
     """Run a kernel under tapes and observers.
 
-    All tapes share one plan, unless an override is for the innermost tape alone.
+    All tapes share one plan, unless an override is only for the innermost tape.
     ``implemented=False`` means that the implementation has declined already.
     """
     context = current()

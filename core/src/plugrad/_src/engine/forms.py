@@ -63,8 +63,8 @@ class Whole(NamedTuple):
 
     Attributes:
         kernel: A kernel for the whole, which no registry contains. Its inputs are the
-            operands; its attributes are ``parts``, and those attributes of the parts
-            whose name occurs only once.
+            operands; its attributes are ``parts``, and the attributes of the parts
+            whose names occur only once.
         forms: The ways in which it may be composed, longest first.
         fits: A function that returns whether the pattern applies to the operands
             found; None means that it applies to all operands.

@@ -95,7 +95,7 @@ def writing(
     Args:
         update: The function that writes into its first input.
         function: The kernel function.
-        others: How many tensors may hold the array besides the list.
+        others: The number of tensors that may hold the array in addition to the list.
 
     Returns:
         A function of a list that contains the first input, and of the other inputs.

@@ -55,8 +55,8 @@ def register_gradient(
 
     Args:
         kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
-        named: A dict of functions by input, for inputs whose name is that of an option:
-            ``backend`` or ``linear``.
+        named: A dict of functions by input, for inputs that have the same name as an
+            option: ``backend`` or ``linear``.
         backend: Apply the gradients only to runs on this backend.
         linear: Whether the functions are linear in the cotangent; if not, there is no
             ``jvp`` through them.
@@ -211,7 +211,8 @@ def override_gradient(
         kernel: A kernel, its name, or an op that runs only this kernel, such as
             ``pg.relu``. An op that composes others, such as ``pg.silu``, or a
             ``plugin.Pattern`` stands for the group of runs that compute it.
-        named: A dict of functions by input, for inputs whose name is that of an option.
+        named: A dict of functions by input, for inputs that have the same name as an
+            option.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to runs in a ``name_scope`` that matches a
             pattern such as ``"block.*"``, or one of several patterns; only to the run
@@ -230,9 +231,9 @@ def override_gradient(
             result, and must be linear in the tangent. Without these functions, ``jvp``
             uses the transpose of the functions of the cotangent, which must then be
             linear.
-        functions: A function for each input, as in ``register_gradient``. For a fused
-            kernel, which is decomposed otherwise, inputs that are left out get the
-            gradient of its decomposition.
+        functions: A function for each input, as in ``register_gradient``. Without an
+            override, tapes decompose a fused kernel; under one, inputs that are left
+            out get the gradient of the decomposition.
 
     Returns:
         A context manager.

@@ -66,8 +66,8 @@ class Pattern:
         name: The name in tables: the given name, prefixed with ``pattern.`` if it has
             no dot. While another pattern has this name, a number is appended.
         inputs: The names of the operands.
-        attributes: Further names that gradient functions may have as parameters: those
-            attributes of the kernels whose name occurs only once, such as ``geometry``.
+        attributes: Further names that gradient functions may have as parameters: the
+            kernels' attributes whose names occur only once, such as ``geometry``.
 
     Raises:
         TypeError: ``function`` or ``fits`` is not a function, or an example is not a

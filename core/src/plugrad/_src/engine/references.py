@@ -121,7 +121,7 @@ class References:
         roots = [*roots]
         ran = [*ran]
         known = -1
-        while known != len(self._names.attributes):  # values may add names, too
+        while known != len(self._names.attributes):  # values may also add names
             known = len(self._names.attributes)
             self._search(roots, ran)
         self._seen.clear()

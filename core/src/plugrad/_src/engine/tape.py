@@ -105,7 +105,7 @@ def make_plan(
 def _constants(
     kernel: Kernel, places: dict[str, Where], mask: int, site: Site | None
 ) -> dict[str, Any]:
-    """Return those parameters of rules whose values all runs of a plan share."""
+    """Return the rule parameters that have the same value in all runs of a plan."""
     constants: dict[str, Any] = {}
     for name in kernel.inputs:
         where = places[name]

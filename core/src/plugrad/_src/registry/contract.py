@@ -363,7 +363,7 @@ def authored(function: Any) -> Any:
         function = inner
     if hasattr(function, "__code__") or isinstance(function, type):
         return function
-    import inspect  # for messages alone
+    import inspect  # only for messages
 
     call = inspect.getattr_static(function, "__call__", None)
     return call if hasattr(call, "__code__") else function

@@ -119,7 +119,7 @@ def _load_plugin(plugin: Plugin) -> None:
         if isinstance(error, KeyboardInterrupt):
             plugin.phase = Phase.DISCOVERED  # the next query loads it
             raise
-        plugin.fail(error)  # SystemExit, too: a plugin must not end the program
+        plugin.fail(error)  # even SystemExit: a plugin must not end the program
 
 
 def _import_and_call_hooks(plugin: Plugin) -> list[list[Any]]:

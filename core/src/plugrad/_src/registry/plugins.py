@@ -49,8 +49,8 @@ class Phase(StrEnum):
 
 # The phase in words, for messages.
 STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"}
-# The plugins whose code is being called, innermost last; meanwhile the registry is
-# locked.
+# The plugins whose code is being called, innermost last. The registry is locked as long
+# as there is one.
 running: list[Plugin] = []
 # Callbacks of ``doctor``, called whenever ``running`` changes.
 running_callbacks: list[Callable[[], None]] = []

@@ -73,7 +73,7 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
 
 
 def bind_constants(kernel: Kernel, rule: VJP, constants: Mapping[str, Any]) -> VJP:
-    """Return ``rule`` with those parameters bound whose values a plan knows.
+    """Return ``rule`` with some of its parameters bound to the values in ``constants``.
 
     Args:
         kernel: The kernel that it differentiates.

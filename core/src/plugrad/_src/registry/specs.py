@@ -47,7 +47,7 @@ def one_shape(*xs: Spec) -> Spec:
 
 
 def broadcasted(*xs: Spec, **_: Any) -> Spec:
-    """Return the spec of an output to whose shape all inputs broadcast.
+    """Return the spec of an output that has the broadcast shape of all inputs.
 
     The dtype is that of the first input; ops make the dtypes equal.
 
@@ -66,7 +66,7 @@ def broadcasted(*xs: Spec, **_: Any) -> Spec:
 
 
 def compared(*xs: Spec, **_: Any) -> Spec:
-    """Return the spec of a bool output to whose shape all inputs broadcast.
+    """Return the spec of a bool output that has the broadcast shape of all inputs.
 
     Raises:
         ValueError: The shapes do not broadcast.

@@ -291,11 +291,11 @@ def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
 
     The block compares shapes, dtypes and backends of all results with the contract.
     Messages name the op, the kernel, the backend, the owner of the implementation and
-    the line of your code; in the backward pass also the gradient, and the line whose
-    gradient it is. The block reads the values after each run, which is slow. It is an
-    error to read a tensor with ``numpy()``, ``item()``, ``float()``, ``np.asarray`` or
-    DLPack while it is being differentiated, because the values have no gradient; read
-    ``stop_gradient(x)`` instead.
+    the line of your code. In the backward pass, they also name the gradient, and the
+    line of the run that is differentiated. The block reads the values after each run,
+    which is slow. It is an error to read a tensor with ``numpy()``, ``item()``,
+    ``float()``, ``np.asarray`` or DLPack while it is being differentiated, because the
+    values have no gradient; read ``stop_gradient(x)`` instead.
 
     Args:
         finite: Whether infinities and NaN that result from finite inputs are an error.

@@ -89,7 +89,7 @@ def tidy(f: Callable[[], Any] | None = None, /) -> Any:
 
 
 def keep(tree: T, /) -> T:
-    """Return ``tree``, whose tensors no ``tidy`` block of this thread will dispose.
+    """Protect the tensors in ``tree`` from the ``tidy`` blocks of this thread.
 
     Args:
         tree: A tree of tensors, or a tensor.
