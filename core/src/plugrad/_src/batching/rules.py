@@ -33,7 +33,7 @@ Flags = Sequence[bool]
 
 
 def size_of(batched: Flags, inputs: Inputs) -> int:
-    """Return the number of examples."""
+    """Return the number of examples: the size of axis 0 of the batched inputs."""
     return next(
         x.shape[0]
         for x, is_batched in zip(inputs, batched, strict=True)

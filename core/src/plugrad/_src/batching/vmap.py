@@ -132,7 +132,7 @@ def _attach() -> None:
 
 
 def _argument_axes(in_axes: Any, args: tuple[Any, ...]) -> Any:
-    """Return the axes of each argument."""
+    """Return ``in_axes`` as a tuple with an entry for each argument."""
     if in_axes is None or not isinstance(in_axes, list | tuple):
         return tuple([in_axes] * len(args))
     if len(in_axes) != len(args):
@@ -185,7 +185,7 @@ def _with_examples_first(value: Any, axis: int, place: str) -> Tensor:
 
 
 def _size(mapped: dict[int, Tensor], places: list[str]) -> int:
-    """Return the number of examples."""
+    """Return the number of examples, which is the size of every mapped axis."""
     sizes = {x.shape[0] for x in mapped.values()}
     if len(sizes) == 1:
         return sizes.pop()

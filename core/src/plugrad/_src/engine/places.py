@@ -154,7 +154,7 @@ class Items(Place):
         self.names = [*range(len(self.values))]
 
     def expression(self, holder: str) -> str:
-        """Return code for the items."""
+        """Return code that yields the items."""
         return holder
 
     def describe(self, index: int) -> str:
@@ -447,7 +447,7 @@ class Slot:
         return id(self.holder), self.name
 
     def expression(self, holder: str) -> str:
-        """Return code for the value."""
+        """Return code that reads the value."""
         return self._code.format(holder, self.name)
 
     def read(self) -> Any:

@@ -230,12 +230,12 @@ class Kind:
 
     @staticmethod
     def split(tree: Any) -> Parts:
-        """Take a container apart."""
+        """Return the parts of a container."""
         raise NotImplementedError
 
     @staticmethod
     def build(layout: Structure, children: list[Any]) -> Any:
-        """Return a container with these children."""
+        """Return a container like that of ``layout``, with these children."""
         raise NotImplementedError
 
     @classmethod

@@ -422,7 +422,7 @@ class _Check(NamedTuple):
         return sum(_dot(dy, a - b) for dy, a, b in pairs) / (2 * self.eps)
 
     def pulled(self, *xs: Tensor) -> list[Tensor]:
-        """Return the cotangents of ``xs``."""
+        """Return the cotangents of ``xs``, given those of the results, ``dys``."""
         value, pull_back = reverse.vjp(self.f, *xs)
         build = flatten(value, refuse_non_tensor)[1]
         return list(pull_back(build([asarray(dy) for dy in self.dys])))

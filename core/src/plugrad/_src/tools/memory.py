@@ -299,7 +299,7 @@ class _Tally:
                 self.add(part, home)
 
     def total(self) -> BackendMemory:
-        """Return what was counted."""
+        """Return the totals of the backend for the report."""
         sizes = [size for _, size in self.owners.values()]
         peak, kept = (f() if f else None for f in (self.peak, self.kept))
         copies = len(self.cached_copies)

@@ -177,7 +177,7 @@ def total(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
-    """Return matrix products."""
+    """Return the products of two stacks of matrices."""
     a = np.swapaxes(a, -1, -2) if transpose_a else a
     b = np.swapaxes(b, -1, -2) if transpose_b else b
     return np.asarray(a @ b)

@@ -149,7 +149,7 @@ def unreached(
 
 
 def total(kind: str) -> int:
-    """Count the cases of a kind."""
+    """Return the number of cases of a kind."""
     return sum(len(_lines(kind, kernel)) for kernel in names(kind))
 
 

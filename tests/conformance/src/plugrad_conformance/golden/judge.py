@@ -70,7 +70,7 @@ def listed(result: Any) -> list[pg.Tensor]:
 
 
 def values(case: Case, row: Row) -> None:
-    """Require the outputs of a kernel."""
+    """Require that a row returns the recorded outputs of a kernel."""
     result = run(case, row)
     ys = listed(result)
     assert len(ys) == len(case.outputs), (

@@ -57,7 +57,7 @@ def random_case(random):
 
 
 def attend(arrays, options):
-    """Return plugrad's result."""
+    """Return plugrad's result for the arguments of ``attention``."""
     options = {"is_causal" if n == "causal" else n: x for n, x in options.items()}
     return pg.scaled_dot_product_attention(*arrays, enable_gqa=True, **options)
 

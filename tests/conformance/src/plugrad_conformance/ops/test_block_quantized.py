@@ -16,7 +16,7 @@ def bytes_on_the_backend(backend):
 
 
 def unpacked(codes, scale, offset, bits):
-    """Return the weights in float64."""
+    """Return the weights that the codes stand for, in float64."""
     codes = codes.numpy()
     if bits == 4:
         parts = np.stack([codes & 15, codes >> 4], axis=-1)

@@ -609,7 +609,7 @@ TABLE = [
 
 
 def rows():
-    """Return all rows."""
+    """Return the rows of UNARY, BINARY and TABLE as ``Row`` objects."""
     found = []
 
     def add(name, op, *shapes, low=-2.0, high=2.0):
