@@ -91,7 +91,8 @@ static void apply_mask(const Attention *s, f32 *p, u32 batch, u32 head, u32 quer
     }
 }
 
-/* Turns the scores of a block into e^(score - peak), and updates peak and sum. */
+/* Turns the scores of row r in a block into e^(score - peak), and updates the peak and
+   the sum of the row. */
 static void exponentiate(Block *b, u32 r, u32 first, u32 n) {
     f32 *p = b->p[r], before = b->peak[r];
     u32 valid = b->limit[r] > first ? MIN(n, b->limit[r] - first) : 0, end = PADDED(n);
@@ -236,7 +237,8 @@ static void rotate_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Rotates [outer, repeat, rows, size] by angles [outer, rows, half]. */
+/* Rotates x, [outer, repeat, rows, size]. `cos` and `sin` are [outer, rows, half]; they
+   contain the cosines and sines of the angles. */
 EXPORT("rotary_embedding_f32")
 void rotary_embedding_f32(const f32 *x, const f32 *cos, const f32 *sin, f32 *y, u32 outer,
                           u32 repeat, u32 rows, u32 size, u32 half, u32 interleaved) {

@@ -46,7 +46,7 @@ static WindowRow find_row(const Task *s, u32 i) {
     WindowRow row = {.position_step = a[2].position_step * w->in};
     row.y = (f32 *)s->to + (i32)output_element(lines, p) * w->in;
     Activation activation = s->epilogue->activation;
-    /* for other activations, `apply_epilogue` adds the bias */
+    /* these activations are applied with the bias below, others by `apply_epilogue` */
     row.bias = activation <= RELU6 ? s->epilogue->bias : 0;
     row.low = activation == RELU || activation == RELU6 ? 0 : -INFINITY;
     row.high = activation == RELU6 ? 6 : INFINITY;

@@ -1,4 +1,4 @@
-/* Broadcasting: splits a shape with strides into rows. */
+/* Broadcasting: divides broadcast operands into rows, and runs a kernel on each row. */
 #include "elementwise.h"
 
 typedef struct {

@@ -8,7 +8,8 @@
 #pragma once
 #include "plugrad.h"
 
-#define GRAIN 65536 /* elements for a single thread: waking another costs 40 us */
+/* Up to this number of elements, one thread computes all. Waking another takes 40 us. */
+#define GRAIN 65536
 #define SLOW 2048 /* the grain of functions that take at least 10 ns per element */
 /* The number of elements per piece. Arrays longer than the grain are divided into
    smaller pieces, so that threads get even shares: with pieces of 65,536 elements, one
@@ -40,7 +41,7 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
-/* NAME(x, y, n, p, q): like UNARY; EXPR also reads the numbers p and q, as type X. */
+/* NAME(x, y, n, p, q): like UNARY; EXPR also reads p and q, numbers converted to X. */
 #define UNARY_PQ(NAME, X, EXPR)                                                          \
     void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         Flat *flat = ctx;                                                                \

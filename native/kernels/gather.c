@@ -1,7 +1,7 @@
 /* Reading, writing and accumulating rows at indices.
 
-   An index consists of `depth` int32 coordinates along axes of sizes `sizes`. An index
-   out of range is skipped, and `*bad` is set.
+   An index consists of `depth` int32 coordinates, one for each axis in `sizes`. An
+   index out of range is skipped, and `*bad` is set.
 
    Map: indices; gather; scatter; scatter-add; one-hot. */
 #include "rows.h"
@@ -11,7 +11,7 @@ enum { GRAIN = 65536, COLUMNS = 64 };
 #if SMALL_CODE
 enum { SINGLE_NUMBERS = 0 };
 #else
-enum { SINGLE_NUMBERS = 1 }; /* a separate loop for rows of one element */
+enum { SINGLE_NUMBERS = 1 }; /* there is a separate loop for rows of one element */
 #endif
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* Matrix products of 8-bit integers with 32-bit sums: y = a b. They are exact, but sums
-   wrap.
+/* Matrix products of 8-bit integers with 32-bit sums: y = a b. Results are exact unless
+   a sum overflows; then it wraps.
 
    b is packed by `pack_panels_i8` into panels of NR = 16 columns, [words][16 columns][4].
    A word consists of four numbers along k. A four-byte dot product (AVX-512 VNNI)
@@ -203,7 +203,8 @@ static void multiply_rows(Product *s, u32 m, u8 *memory, u32 at_once) {
     }
 }
 
-/* Returns whether window i reads only element i of the input. */
+/* Returns whether each window i reads only element i of the input, as in a 1 x 1
+   convolution. */
 static bool is_plain(const Windows *w) {
     const Axis *a = w->axes[0];
     for (u32 d = 0; d < 3; d++)
@@ -212,9 +213,9 @@ static bool is_plain(const Windows *w) {
     return true;
 }
 
-/* Multiplies by a packed b (see `pack_panels_i8`). `scale` has 0, 1 or n elements.
-   `memory` has 2 N + 2 W * rows elements, where N is n rounded up to a multiple of 32
-   and W is the number of words of a panel. */
+/* Multiplies by a packed b (see `pack_panels_i8`). `scale` contains 0, 1 or n elements.
+   `memory` is a workspace of 2 N + 2 W * rows elements, where N is n rounded up to a
+   multiple of 32 and W is the number of words of a panel. */
 static void multiply_quantized(Product *s, u32 m, const i32 *sums, const void *x_zero,
                       const i32 *bias, const f32 *scale, const void *zero, i32 *memory,
                       u32 scales, u32 to, u32 rows) {
@@ -310,8 +311,8 @@ static void pack_panels(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Packs b, which is [k, n]. The panels have N K elements, where N is n rounded up to a
-   multiple of NR and K is k rounded up to a multiple of 4. */
+/* Packs b, which is [k, n], and sums its columns. The panels have N K elements, where N
+   is n rounded up to a multiple of NR and K is k rounded up to a multiple of 4. */
 EXPORT("pack_panels_i8")
 void pack_panels_i8(const i8 *b, i8 *panels, i32 *sums, u32 k, u32 n) {
     Packing p = {.b = b, .panels = panels, .sums = sums, .n = n, .k = k,
@@ -322,8 +323,8 @@ void pack_panels_i8(const i8 *b, i8 *panels, i32 *sums, u32 k, u32 n) {
     parallel_for(pack_panels, &p, CEIL_DIV(n, NR), 32768 / k / NR + 1);
 }
 
-/* b is [k, n], or [n, k] if `turn_b`. `memory` has 3 N + (N + 2 * rows) W elements,
-   where N is n rounded up to a multiple of 32 and W is k / 4 rounded up. */
+/* b is [k, n], or [n, k] if `turn_b`. `memory` is a workspace of 3 N + (N + 2 * rows) W
+   elements, where N is n rounded up to a multiple of 32 and W is k / 4 rounded up. */
 EXPORT("matmul_integer_i8")
 void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32 n, u32 k,
                        u32 is_signed, u32 turn_b, u32 rows) {

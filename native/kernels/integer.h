@@ -22,10 +22,10 @@ INLINE i32 byte_at(const void *p, bool is_signed) {
     return !p ? 0 : is_signed ? *(const i8 *)p : *(const u8 *)p;
 }
 
-/* Returns the epilogue for n columns. `memory` has 2 N elements, where N is n rounded up
-   to a multiple of MAX_TILE_COLUMNS. The epilogue subtracts `factor` times the sums of
-   weights `sums` (null: 0), and adds the bias. `scales` is the number of scales: 0, 1
-   or n. */
+/* Returns the epilogue for n columns. `memory` is a workspace of 2 N elements, where
+   N is n rounded up to a multiple of MAX_TILE_COLUMNS. The epilogue subtracts
+   `factor` times `sums`, the sums of the weights of each column (null: 0), and adds
+   the bias. `scales` is the number of scales: 0, 1 or n. */
 INLINE QuantizedEpilogue quantized_epilogue(u32 n, i32 *memory, const i32 *sums,
                                             i32 factor, const i32 *bias,
                                             const f32 *scale, u32 scales, Result to, const void *zero) {
@@ -46,7 +46,7 @@ typedef i32 Signed __attribute__((vector_size(4 * LANES)));
 typedef f32 Reals __attribute__((vector_size(4 * LANES)));
 typedef u8 ByteLanes __attribute__((vector_size(LANES)));
 
-/* Returns x in lanes where `where` is set, else y. */
+/* Returns the lanes of x where `where` is set, and those of y elsewhere. */
 INLINE Reals select_lanes(Signed where, Reals x, Reals y) {
     return (Reals)(((Signed)x & where) | ((Signed)y & ~where));
 }

@@ -1,4 +1,4 @@
-/* Depthwise convolutions of bytes, summed in 32 bits. They are exact. */
+/* Depthwise convolutions of bytes, with 32-bit sums. The results are exact. */
 #include "integer.h"
 
 enum { MAX_POSITIONS = 64, VECTOR_CHANNELS = 16 };
@@ -94,8 +94,9 @@ static void run_windows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Filters are [*window, channels] with at most MAX_POSITIONS positions. `memory` has 2
-   N elements, where N is the number of channels rounded up to a multiple of 32. The
+/* Filters are [*window, channels] with at most MAX_POSITIONS positions. `memory` is a
+   workspace of 2 N elements, where N is the number of channels rounded up to a multiple
+   of 32. The
    other parameters are those of quantized_conv_i8. */
 EXPORT("quantized_depthwise_i8")
 void quantized_depthwise_i8(const Windows *w, const u8 *x, const i8 *filter,

@@ -17,7 +17,7 @@ typedef struct {
 /* The arrays of a step: inputs, then outputs. */
 typedef struct {
     u32 n;
-    /* `a`: the gate terms from the inputs; the other three: those from h */
+    /* gate terms: `a` comes from the inputs; `sum` plus `bias` comes from h */
     const f32 *a, *sum, *bias, *weight;
     const f32 *h, *c, *dy, *dc_more;
     f32 *y, *cells, *da, *dsum, *dh, *dc;

@@ -12,9 +12,10 @@ typedef struct {
     i32 out, start, stride;
 } Axis;
 
-/* The input has the shape [batch, *size, in], and the output [batch, *out, out]. In the
-   gradient of windows with stride s, every s-th element of an axis is written by the
-   same positions: these elements form a phase. Forward, there is one phase. */
+/* The input has the shape [batch, *size, in], and the output [batch, *out, out]. In
+   the gradient of windows with stride s, every s-th element of an axis is written by
+   the same positions: these elements form a phase. In the forward direction, there
+   is one phase. */
 typedef struct {
     i32 batch, in, out, groups;
     i32 window[3];
@@ -101,8 +102,8 @@ INLINE u32 filter_position(const Windows *w, const Axis *a, const i32 *position)
     return i;
 }
 
-/* The i-th position of a phase, in row-major order; next_position() advances to the next
-   one and returns whether there is one. */
+/* The i-th position of a phase, in row-major order. next_position() advances to the
+   next position, and returns false after the last one. */
 #define POSITION(i, a)                                                                 \
     {(i32)((i) / (u32)((a)[1].positions * (a)[2].positions)),                          \
      (i32)((i) / (u32)(a)[2].positions) % (a)[1].positions, (i32)((i) % (u32)(a)[2].positions)}

@@ -300,7 +300,7 @@ static PyObject *make(PyObject *module, PyObject *args) {
     const Entry *entry = symbol && *symbol ? entry_named(symbol) : NULL;
     if (entry == NULL && (symbol == NULL || *symbol)) return NULL;
     if (entry != NULL && !is_callable(entry, read.nin))
-        return PyErr_Format(PyExc_TypeError, "%s is no kernel for types %s",
+        return PyErr_Format(PyExc_TypeError, "%s is not a kernel for types %s",
                             entry->prototype, types);
     Elementwise *self = PyObject_GC_New(Elementwise, &ElementwiseType);
     if (self == NULL) return NULL;

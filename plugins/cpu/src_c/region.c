@@ -9,17 +9,17 @@
    bytes of a structure in blocks.h, which points into the memory of `owners`.
 
    `bound(name, arguments, inputs, outputs, dropped)`: `arguments` are those of the
-   kernel `name`; in them, a tuple (slot,) stands for an array that belongs to a call.
-   The last `dropped` outputs are workspaces, which are not returned.
+   kernel `name`; in them, a tuple (slot,) stands for an array that a call passes or
+   allocates. The last `dropped` outputs are workspaces, which are not returned.
 
-   `machine_code(address, share, owner, constants, inputs, outputs)`: a C function
-   `void code(void *const *arrays, int64_t begin, int64_t end)`, which computes some
-   items; `owner` keeps it alive. `share` is (items, unit, units, grain): the number
-   of items of the region, the number of items of a unit, the number of units, and the
-   number of units that a thread computes at once. With 0 units, or without the library
-   of kernels, one thread computes all items.
+   `machine_code(address, share, owner, constants, inputs, outputs)`: a C function `void
+   code(void *const *arrays, int64_t begin, int64_t end)`, which computes some items;
+   `owner` keeps it alive. `share` is (items, unit, units, grain): the number of items
+   of the region, the number of items of a unit, the number of units, and the number of
+   units that a thread computes at once. With 0 units, or without the library of
+   kernels, one thread computes all items.
 
-   A call returns NotImplemented if an input is strided. */
+   A call returns NotImplemented if an input is not contiguous. */
 #include "kernels/region.h"
 #include "native.h"
 #include "library/blocks.h"

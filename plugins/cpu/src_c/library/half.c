@@ -1,7 +1,8 @@
 /* Float16 arrays. No kernel computes in float16: blocks of elements are converted to
    float32, a float32 kernel runs on them, and its results are rounded once.
 
-   Processors convert eight or more elements with one instruction. */
+   The conversion uses vectors, because processors convert eight or more elements
+   with one instruction. */
 #include "elementwise.h"
 #include "half.h"
 
