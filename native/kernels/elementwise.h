@@ -8,7 +8,7 @@
 #pragma once
 #include "plugrad.h"
 
-/* Up to this number of elements, one thread computes all. Waking another takes 40 us. */
+/* Up to this many elements, one thread computes all: waking another takes 40 us. */
 #define GRAIN 65536
 #define SLOW 2048 /* the grain of functions that take at least 10 ns per element */
 /* The number of elements per piece. Arrays longer than the grain are divided into

@@ -81,8 +81,8 @@ u32 thread_id(void);
 u32 thread_count(void);
 
 /* On native targets: returns scratch memory, aligned to cache lines, that belongs to this
-   thread until it ends. `which` selects one of three buffers, 0 to 2; every call for the
-   same buffer must pass the same `bytes`. */
+   thread until it ends. `which` selects one of three buffers, 0 to 2; every call for
+   the same buffer must pass the same `bytes`. */
 void *thread_scratch(u32 which, size_t bytes);
 
 /* Does not return once the user has pressed Ctrl-C. Pieces that take longer than 500 us,

@@ -6,8 +6,9 @@ kernels are in ``native`` at the top of a checkout; an sdist contains a copy of 
 
 Environment variables:
 
-- PLUGRAD_CPU_LEVELS: the processor levels. Wheels also include ``x86_64_v2``.
-- PLUGRAD_CPU_LIBC: zig's name for the C library on Linux.
+- PLUGRAD_CPU_LEVELS: the processor levels to compile for. For wheels, it also contains
+  ``x86_64_v2``.
+- PLUGRAD_CPU_LIBC: the C library on Linux, by zig's name for it.
 - PLUGRAD_CPU_SANITIZE=1: compile the module and the kernels for AddressSanitizer and
   UBSan: see ``tests/native/sanitized.py``.
 """

@@ -9,9 +9,9 @@ own range for data; no module calls another. Each module is built in a plain and
 threaded version. An ``index.json`` lists which module exports which function.
 
 The modules are written to ``src/plugrad_wasm/modules``, so that an editable install
-finds them. They are rebuilt if a source is newer; ``python hatch_build.py`` rebuilds
-them in any case. With PLUGRAD_WASM_DEBUG_BUILD=1 in the environment, kernels check
-their bounds.
+finds them. A build recompiles them if a source is newer; ``python hatch_build.py``
+always recompiles them. With PLUGRAD_WASM_DEBUG_BUILD=1 in the environment, kernels
+check their bounds.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def ziglang(*arguments: str) -> str:
         text=True,
     )
     if done.returncode:
-        raise RuntimeError(f"ziglang {arguments[0]} fails:\n{done.stderr}")
+        raise RuntimeError(f"ziglang {arguments[0]} failed:\n{done.stderr}")
     return done.stderr
 
 

@@ -374,7 +374,9 @@ def test_a_kernel_shows_its_prototype():
     kernel = native.native.get("clip_f32")
     assert kernel.kinds == "ppudd"
     assert kernel.prototype == "clip_f32(const f32 *x, f32 *y, u32 n, f64 p, f64 q)"
-    with pytest.raises(TypeError, match=r"sum_f32\(.*\) is not a kernel for types f->f"):
+    with pytest.raises(
+        TypeError, match=r"sum_f32\(.*\) is not a kernel for types f->f"
+    ):
         native.native.elementwise("sum_f32", "f->f", np.negative)
     with pytest.raises(TypeError, match=r"product cannot call clip_f32\("):
         native.native.product(kernel, X, X, False, False, 1, 1, 1)

@@ -9,5 +9,5 @@ from .steps import is_equal
 
 
 def compiled(graph: Graph) -> Function | None:
-    """Return the function of a graph; None if a kernel gives different bits."""
+    """Return the compiled function of a graph; None if its results would differ."""
     return function_of(graph) if all(map(is_equal, graph.steps)) else None

@@ -89,8 +89,8 @@ def compiled(module: Module, level: int = LEVEL) -> llvm.ExecutionEngine:
     """Return the engine that owns the machine code of a module.
 
     Args:
-        module: A module.
-        level: The level of the code generator.
+        module: The module to compile.
+        level: The level of the code generator: ``LEVEL`` or ``QUICK``.
 
     """
     return _loaded(str(module), level)

@@ -33,7 +33,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compile_region(graph: Graph) -> Callable[..., Any] | None:
-    """Return a function that runs a region; None if other code is as fast."""
+    """Return a function that runs a region; None if plugrad-cpu should run it."""
     from .worth import pays
 
     if not pays(graph):

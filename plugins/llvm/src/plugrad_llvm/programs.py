@@ -121,7 +121,7 @@ class Plan:
 
 
 class Writer:
-    """Writes ``run`` of a plan."""
+    """Writes the function ``run``, which computes a region, in LLVM IR."""
 
     def __init__(self, module: Module, plan: Plan) -> None:
         self.plan, self.module = plan, module

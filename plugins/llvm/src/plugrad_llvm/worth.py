@@ -1,8 +1,8 @@
 """Decides for which regions machine code pays off.
 
 Compiling a region takes 6 to 20 ms, and loading LLVM 20 ms; plugrad-cpu's own compiler
-takes no time. If both support a region, machine code saves 30 to 40 ns for each kernel
-after the first and each 1,000 elements, and nothing in short regions. Similar regions
+takes no time. If both support a region, machine code saves 30 to 40 ns per 1,000
+elements for each kernel after the first, and nothing in short regions. Similar regions
 share machine code, so their savings add up.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
 # The minimum work of a region (kernels times elements) for which machine code pays off:
-# with MIN_WORK, it saves 20 us per call, so it pays off after 500 calls. The second
-# limit applies if plugrad-cpu has no compiler.
+# it then saves 20 us per call, so it pays off after 500 calls. The second limit applies
+# if plugrad-cpu has no compiler.
 MIN_WORK = 600_000
 MIN_WORK_WITHOUT_COMPILER = 1 << 13
 # The maximum length of a chain of elementary functions that depend on each other. In
@@ -52,7 +52,9 @@ def own_takes(step: Step, graph: Graph) -> bool:
 def may_pay(step: Step, graph: Graph) -> bool:
     """Return whether a step may be part of a region that pays off."""
     specs = [graph.specs[v] for v in (*step.inputs, *step.outputs) if v is not None]
-    if any(spec.dtype == DOUBLE for spec in specs):  # others lack float64
+    if any(
+        spec.dtype == DOUBLE for spec in specs
+    ):  # only machine code supports float64
         return True
     return len(graph.steps) * max([prod(spec.shape) for spec in specs]) >= min_work()
 
@@ -63,7 +65,7 @@ def min_work() -> int:
 
 
 def pays(graph: Graph) -> bool:
-    """Return whether a region and earlier ones with the same outline pay off."""
+    """Return whether compiling a region pays off; earlier similar regions count."""
     steps = [step for step in graph.steps if step.kernel.name not in VIEWS]
     if len(steps) < 2:
         return False
@@ -85,7 +87,7 @@ def _saved(outline: Hashable) -> list[int]:
 
 
 def _outline(graph: Graph) -> Hashable:
-    """Return the outline of a region: equal outlines share machine code."""
+    """Return the outline of a region; equal outlines mean equal machine code."""
     number = {v: n for n, v in enumerate(graph.specs)}
     steps = [
         (s.kernel.name, *[None if x is None else number[x] for x in s.inputs])

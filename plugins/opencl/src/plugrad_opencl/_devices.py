@@ -136,7 +136,7 @@ def choose(wanted: str = "") -> DeviceInfo:
     if devices():
         known = "; ".join(map(str, devices()))
         asked = wanted or os.environ["PYOPENCL_CTX"]
-        raise _no_device(f"no device fits {asked!r}; choose from {known}")
+        raise _no_device(f"no device matches {asked!r}; choose from {known}")
     raise _no_device(
         "there is no OpenCL device at all; install the driver of your GPU, or on "
         "x86-64 Linux pocl-binary-distribution"
@@ -267,7 +267,7 @@ def _try(device: DeviceInfo) -> Verdict:
     except subprocess.TimeoutExpired as late:
         if TRIAL_BEGINS not in str(late.stdout):
             return Verdict(None, f"{sys.executable!r} does not run Python modules")
-        return Verdict(f"a test of it did not end in {TRIAL_TIMEOUT_S} seconds")
+        return Verdict(f"a test of it did not finish in {TRIAL_TIMEOUT_S} seconds")
     if TRIAL_BEGINS not in done.stdout:
         return Verdict(None, f"{sys.executable!r} does not run Python modules")
     if done.returncode == 0:

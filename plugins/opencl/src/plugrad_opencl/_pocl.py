@@ -3,11 +3,11 @@
 The trick relies on the layout of PoCL's device struct, which no header documents: word
 80 points to the name of the processor, and word 69 to the name of the device.
 
-- *Fallback*: PoCL asks LLVM for the processor, and plugrad uses the kernels for GPUs,
-  which contain no vectors: on a processor that LLVM 14 does not know, vectors of 16
-  elements end the process. ``PLUGRAD_OPENCL_PLAIN=1`` selects the fallback, and
+- *Fallback*: PoCL asks LLVM for the processor. plugrad uses the GPU kernels, which
+  contain no vectors, because 16-element vectors crash the process on a processor that
+  LLVM 14 does not know. ``PLUGRAD_OPENCL_PLAIN=1`` selects the fallback, and
   ``test_tricks`` runs kernels with it. If word 69 does not point to the name of the
-  device, nothing is written.
+  device, plugrad writes nothing.
 - *Tried with*: pocl-binary-distribution 3.0 (LLVM 14) and pyopencl 2026.1, x86-64.
   The trick does not touch any other PoCL.
 - *Delete it* when the package index has a PoCL whose LLVM knows current processors, or

@@ -66,8 +66,9 @@ def remarks() -> list[str]:
     if folder().parent == Path(_cache_home()):
         return []
     return [
-        f"{Path(_cache_home(), 'plugrad-opencl')} cannot be written: compiled programs "
-        f"are in {folder()}, which may be deleted; set XDG_CACHE_HOME"
+        f"cannot write to {Path(_cache_home(), 'plugrad-opencl')}, so compiled "
+        f"programs are kept in the temporary folder {folder()} and may be lost; set "
+        "XDG_CACHE_HOME to a writable folder"
     ]
 
 

@@ -81,7 +81,11 @@ def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
 
 
 def widest(size: int, *widths: int) -> int:
-    """Return the largest unit, up to 16 bytes, that divides the lengths of all rows."""
+    """Return the largest unit in bytes, up to 16, that divides the lengths of all rows.
+
+    ``size`` is the size of an element in bytes; ``widths`` are the lengths of rows in
+    elements.
+    """
     common = math.gcd(*widths)
     while size < 16 and common % 2 == 0:
         size = size * 2

@@ -153,7 +153,7 @@ def added(y: ClArray, shape: Shape) -> ClArray:
 
 
 def _parts(device: Device, tiles: int, k: int) -> int:
-    """Return a number of parts of ``k`` that uses all units and preserves precision."""
+    """Return how many parts of ``k`` keep all units busy and preserve precision."""
     idle = 2 * device.units // tiles if k >= 512 else 1
     return max(1, min(idle, k // 256), -(-k // SUM_MAX_ELEMENTS))
 

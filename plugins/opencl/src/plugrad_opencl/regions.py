@@ -181,7 +181,7 @@ class Code:
         sizes: Sequence[int],
         form: Form,
     ) -> Launch:
-        """Return the kernel for inputs that advance in this way."""
+        """Return the kernel for inputs that advance as ``advances`` describes."""
         specs = self.graph.specs
         row = sizes[0] if rank else LONG_ROW_ELEMENTS
         cs = [source.C[specs[x].dtype] for x in self.inputs]

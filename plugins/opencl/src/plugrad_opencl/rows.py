@@ -3,9 +3,9 @@
 A work item holds its elements of a row in registers. The steps before the row kernel
 are the prologue, which computes these elements. The steps after it are the epilogue,
 which reads the result from the registers. Values of the prologue that the epilogue also
-needs are computed again, because that costs less than registers. Each step runs the
-function of its kernel, so the results have the same bits as those of the separate
-kernels.
+needs are computed again, because that costs less than keeping them in registers.
+Each step runs the function of its kernel, so the results have the same bits as those of
+the separate kernels.
 
 Map: ``is_row``, which kernels are row kernels; ``compiled``, a region as one kernel;
 ``_RegionCode``, its C code.
@@ -89,7 +89,7 @@ def dependents(graph: Graph, row: Step) -> set[int]:
 
 
 def compiled(device: Device, graph: Graph, row: Step) -> Callable[..., Any] | None:
-    """Return a function that runs a region in one launch; None if it cannot.
+    """Return a function that runs a region in one launch; None if that is impossible.
 
     The region contains one row kernel; all other steps are element-wise.
     """

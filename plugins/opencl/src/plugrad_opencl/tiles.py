@@ -83,9 +83,9 @@ class Tile(NamedTuple):
         return max(stages, self.slices // 2 * self.rows * self.columns) * itemsize
 
 
-# By ``units``, from large to small: large tiles read less memory, but there must be
-# enough of them for all compute units. For units=1, the values of ``busy`` lie between
-# numbers of tiles for which products were timed on an H100.
+# The tile sizes for each value of ``units``, from large to small: large tiles read less
+# memory, but there must be enough of them for all compute units. For units=1, ``busy``
+# was chosen from timings of products with different numbers of tiles on an H100.
 TILES = {
     0: (
         Tile(128, 128, 8, 8, 16),
@@ -200,7 +200,7 @@ def _computed(
 
 
 def _parts(device: Device, tile: Tile, tiles: int, k: int) -> int:
-    """Return a number of parts of ``k`` that uses all units and preserves precision."""
+    """Return how many parts of ``k`` keep all units busy and preserve precision."""
     min_parts = -(-k // (tile.slices * SUM_MAX_STEPS))
     idle = UNIT_GROUPS * device.units // tiles
     return max(min_parts, min(idle, k // PART_MIN_STEPS), 1)

@@ -108,8 +108,9 @@ def walk(
 ) -> Launch:
     """Return a kernel that runs ``work`` for each element of its outputs.
 
-    Its arguments are the inputs, ``numbers`` of these C types, the outputs, the number
-    of elements, and the sizes of ``layout`` for the inputs that are not "=".
+    The arguments of the kernel are the inputs, a number for each C type in ``numbers``,
+    the outputs, the number of elements, and the sizes of ``layout`` for the inputs that
+    are not "=".
     """
     moves = [i for i, x in enumerate(inputs) if x.advances != "0"]
     stays = [i for i, x in enumerate(inputs) if x.advances == "0"]

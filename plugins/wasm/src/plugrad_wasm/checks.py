@@ -80,7 +80,9 @@ def checked(module: wasmtime.Module, name: str, export: str | None) -> str:
     exports = {e.name: e.type for e in module.exports}
     own = isinstance(exports.get("memory"), wasmtime.MemoryType)
     if not module.imports and not own:
-        raise ValueError(f"load_kernel: {name} exports no memory as 'memory'")
+        raise ValueError(
+            f"load_kernel: {name} must import a memory, or export one as 'memory'"
+        )
     begin = exports.get("_initialize")
     if begin is not None and _signature(begin) != "() -> ()":
         raise ValueError(

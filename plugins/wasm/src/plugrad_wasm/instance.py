@@ -3,16 +3,16 @@
 ``wasmtime.Func.__call__`` takes 60 us. This module instead packs the arguments into the
 slots from which wasmtime reads them, and calls the underlying C function: 0.9 us.
 
-This is a trick: wasmtime's C interface is stable, but the access from the objects of
-its Python package to those of C is not (``_ffi``, ``_func``, ``_instance``,
-``_from_raw``).
+This is a trick: wasmtime's C interface is stable, but this module reaches the C objects
+through private names of wasmtime's Python package (``_ffi``, ``_func``, ``_instance``,
+``_from_raw``), which may change.
 
 - *Fallback* for calls: ``Func.__call__``, selected by ``PLUGRAD_WASM_PLAIN=1``.
   ``test_tricks`` runs kernels, errors and threads with it. Host functions and exports
   have no fallback.
 - *Tried with*: wasmtime 50.0.
 - *Delete it* when ``Func.__call__`` takes less than 5 us, or if
-  ``benchmarks/tricks.py`` shows less than a factor of 1.3.
+  ``benchmarks/tricks.py`` shows a speedup below 1.3.
 
 Map: ``engine`` (the compiler); ``HostFunction``; ``on_large_stack``; ``Instance``
 (``prepare`` a frequent call, ``invoke`` a rare one); ``Library`` and ``WasmProgram``,
@@ -283,7 +283,7 @@ class Library:
     """Our modules, each compiled when it is first needed.
 
     Attributes:
-        heap: The end of the data of all modules.
+        heap: The address at which the data of all modules ends and the heap begins.
         owners: The name of the module that exports a function, by the function's name.
         names: The name of a module by the address that identifies it in C.
 

@@ -63,7 +63,7 @@ class Exports(dict[DType, str | None]):
     """The exported names ``<name>_<type>`` by dtype; None if C exports none.
 
     With ``bits``, unsigned integers use the function for signed integers, which
-        computes the same bits.
+    computes the same bits.
     """
 
     def __init__(self, name: str, bits: bool = False) -> None:

@@ -73,7 +73,9 @@ def _loop(step: Step, graph: Graph) -> Loop | None:
 
 
 def is_fusable(step: Step, graph: Graph) -> Any:
-    """Return a key: steps with equal keys may share a region; false: not fusable.
+    """Return a key, or a false value for a step that cannot be in a region.
+
+    Steps with equal keys may share a region.
 
     Kernels that choose between 0 and -0 are not fused if they broadcast: outside of a
     region, NumPy computes short rows and may choose the other zero.

@@ -65,7 +65,7 @@ class Call(NamedTuple):
 
 
 def call_of(step: Step, graph: Graph) -> Call | None:
-    """Return the call that runs a step on blocks; None if there is none."""
+    """Return the call that runs a step on blocks; None if no C kernel can run it."""
     make = CALLS.get(step.kernel.name)
     if make is None:
         return None

@@ -1,7 +1,7 @@
 """Functions shared by kernels with windows: padding, indexing, cache blocking.
 
-Letters: n batch, p q output positions, c channels in, k channels out,
-t kernel positions.
+In shapes, letters stand for axes: ``n`` batch, ``p`` and ``q`` output positions, ``c``
+input channels, ``k`` output channels, ``t`` kernel positions.
 """
 
 import functools
@@ -21,7 +21,7 @@ Index = tuple[slice, ...]
 
 
 def padded(x: Array, windows: Windows, value: float = 0) -> Array:
-    """Return ``x`` with padding around it; ``np.pad`` is several times slower."""
+    """Return ``x`` with padding around it; ``np.pad`` takes several times longer."""
     if not any(map(any, windows.padding)):
         return x
     y = empty_padded(x.shape, windows, x.dtype)

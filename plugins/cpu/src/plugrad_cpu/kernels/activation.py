@@ -15,7 +15,7 @@ from ..native import LOADED, elementwise
 from .unary import by_blocks, scaled_erfc, times_gaussian
 
 kernels = KernelTable()
-CLIP_MIN_ELEMENTS = 4096  # above, np.clip is faster
+CLIP_MIN_ELEMENTS = 4096  # for larger arrays, np.clip is faster
 ROOT_HALF = 0.5**0.5
 # The factors of x and x³ in the tanh approximation of gelu, split into two parts: the
 # high parts have few bits, so that their products are exact.
@@ -38,7 +38,7 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 @elementwise("clip_f32")
 def _limited(x: Array, low: float, high: float) -> Array:
-    """Clip; for large arrays ``clip`` is three times as fast as ``maximum``."""
+    """Clip to the limits; for large arrays, ``clip`` is faster than ``maximum``."""
     if x.size > CLIP_MIN_ELEMENTS:
         return np.clip(x, x.dtype.type(low), x.dtype.type(high))
     return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
@@ -83,7 +83,7 @@ kernels["LeakyRelu"] = lambda x, *, alpha: leaky_relu(x, alpha)
 @kernels("Prelu")
 @elementwise("prelu_f32", "ff->f")
 def prelu(x: Array, alpha: Array) -> Array:
-    """Ignore the slope where ``x`` is positive: it may be infinite or NaN."""
+    """Return ``x`` where it is positive, whatever the slope, and else ``alpha x``."""
     if np.isfinite(alpha).all():
         return _positive_part(x) + _negative_part(x) * alpha
     return np.where(x < 0, x * alpha, x)
@@ -106,14 +106,14 @@ kernels["Step"] = lambda x, *, alpha: step(x, alpha)
 @elementwise("elu_f32")
 @_wide
 def elu(x: Array) -> Array:
-    """Add two terms, one of which is 0 for each element."""
+    """Add the terms for negative and positive ``x``, one of which is always 0."""
     return np.expm1(_negative_part(x)) + _positive_part(x)
 
 
 @kernels("EluGrad")
 @elementwise("elu_grad_f32", "ff->f")
 def elu_grad(dy: Array, y: Array) -> Array:
-    """Multiply by the slope: 1, or ``e^x = y + 1``."""
+    """Multiply ``dy`` by the slope of elu: 1, or ``e^x = y + 1`` for negative x."""
     return dy * (_negative_part(y) + 1)
 
 
@@ -124,7 +124,7 @@ SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
 @elementwise("selu_f32")
 @_wide
 def selu(x: Array) -> Array:
-    """Add two terms; for each element one of them is 0."""
+    """Add the terms for negative and positive ``x``, one of which is always 0."""
     return np.expm1(_negative_part(x)) * (SCALE * ALPHA) + _positive_part(x) * SCALE
 
 
@@ -222,7 +222,7 @@ def sigmoid_grad(dy: Array, x: Array) -> Array:
 @kernels("TanhGrad")
 @elementwise("tanh_grad_f32", "ff->f")
 def tanh_grad(dy: Array, x: Array) -> Array:
-    """Use ``tanh(x) = 2 sigmoid(2 x) - 1``."""
+    """Compute the slope of ``2 sigmoid(2 x) - 1``, which equals ``tanh(x)``."""
     return _slope(dy, x, 2.0)
 
 

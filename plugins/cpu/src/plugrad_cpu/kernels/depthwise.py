@@ -1,7 +1,7 @@
 """Depthwise convolutions: in C, or on NumPy one kernel position at a time.
 
-Letters: n batch, p output positions, c channels in, m outputs per channel,
-t kernel positions.
+In shapes, letters stand for axes: ``n`` batch, ``p`` output positions, ``c`` input
+channels, ``m`` outputs per channel, ``t`` kernel positions.
 """
 
 import math
@@ -33,7 +33,7 @@ MAX_LINES = 32  # input lines per row of windows, as in depthwise.c
 @kernels("DepthwiseConv2dNative")
 @in_blas_dtype
 def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
-    """``nptc, tcm -> npcm``."""
+    """Compute the result, ``nptc, tcm -> npcm`` in the notation of einsum."""
     if (z := _in_c(x, filter, geometry, False)) is not None:
         return z
     padded_x = padded(_repeated(x, geometry), geometry)
@@ -46,7 +46,7 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
 @kernels("DepthwiseConv2dNativeBackpropInput")
 @in_blas_dtype
 def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
-    """``npcm, tcm -> nptc``.
+    """Compute the input gradient, ``npcm, tcm -> nptc``.
 
     For each kernel position, add ``dy`` times the filter to the elements that windows
     read there.
@@ -66,7 +66,7 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
 @kernels("DepthwiseConv2dNativeBackpropFilter")
 @in_blas_dtype
 def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
-    """``nptc, npcm -> tcm``."""
+    """Compute the filter gradient, ``nptc, npcm -> tcm``."""
     k, c = dy.shape[-1], geometry.in_shape[-1]
     shape = (*geometry.window, c, k // max(c, 1))
     if x.dtype in FILTER and x.size and dy.size:

@@ -110,7 +110,7 @@ def _rounding_error(a: Array, b: Array, total: Array) -> Array:
 
 @kernels("Dilation2DBackpropInput")
 def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -> Array:
-    """Add each cotangent to the element of the largest sum."""
+    """Add each cotangent to the input element of the window's largest sum."""
     winners = _winners(x, filter, geometry)
     dx = np.zeros(x.shape, dy.dtype)
     for number, _, outputs, inputs in _positions(geometry):
@@ -123,7 +123,7 @@ def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -
 def dilation2d_filter(
     x: Array, filter: Array, dy: Array, *, geometry: Windows
 ) -> Array:
-    """Sum for each position the cotangents of the windows where its sum is largest."""
+    """Add each cotangent to the filter element of the window's largest sum."""
     winners = _winners(x, filter, geometry)
     df = np.zeros(filter.shape, dy.dtype)
     for number, tap, outputs, _ in _positions(geometry):

@@ -63,7 +63,7 @@ def matmul(a: Array, b: Array, *end: Any) -> Any:
 
 
 def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
-    """Convolve each channel separately, if it has one output."""
+    """Convolve each channel separately; several outputs per channel are decomposed."""
     how = native.describe_windows(geometry)
     too_many = prod(geometry.window) > MAX_POSITIONS
     if too_many or filter.shape[-1] != 1 or how is None:

@@ -17,8 +17,8 @@ def checked(op: str, splits: Array, count: int | None) -> Array:
     if not good or (count is not None and splits[-1] != count):
         end = "" if count is None else f" and end with {count}"
         raise ValueError(
-            f"{op}: splits {splits} must begin with 0, not decrease{end}; they tell "
-            "where rows begin"
+            f"{op}: splits {splits} must begin with 0, not decrease{end}; a split is "
+            "the index at which a row begins"
         )
     return splits
 
@@ -69,7 +69,7 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
         counts = distance // step + (distance % step > 0)
     counts = np.where(going, counts, 0)
     if not counts.astype(np.float64).sum() < 2**31:
-        raise ValueError(f"{op}: the rows do not end within 2147483647 values")
+        raise ValueError(f"{op}: the rows would have more than 2147483647 values")
     counts = counts.astype(np.int64)
     ends = np.cumsum(counts)
     steps = np.arange(counts.sum()) - np.repeat(ends - counts, counts)

@@ -47,7 +47,7 @@ def static_regex_replace(
 def string_split(
     input: Array, delimiter: Array, *, skip_empty: bool
 ) -> tuple[Array, Array, Array]:
-    """Split at any byte of ``delimiter``; without one, into single bytes."""
+    """Split at any byte of ``delimiter``; if it is empty, split into single bytes."""
     marks = delimiter.item()
     table = bytes.maketrans(marks, marks[:1] * len(marks))
     pieces: list[list[bytes]] = []

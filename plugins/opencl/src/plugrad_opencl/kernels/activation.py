@@ -1,4 +1,4 @@
-"""Activation functions. Comparisons are written so that NaN is kept."""
+"""Activation functions. Comparisons are written so that NaN propagates."""
 
 from plugrad.plugin import KernelTable
 

@@ -2,8 +2,8 @@
 
 Windows are not copied. Tables of offsets describe where each window begins, and where
 each kernel position is in a window. The input is padded first if windows exceed it.
-Letters: t kernel positions, c input channels, k output channels; with groups, c and k
-are the channels of one group.
+In shapes, letters stand for axes: ``t`` kernel positions, ``c`` input channels, ``k``
+output channels. With groups, ``c`` and ``k`` are the channels of one group.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Places = list[tuple[int, int]]  # pairs of offset and place, see ``tiles.places`
 def conv(
     x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
 ) -> Any:
-    """Return ``[outputs, tc] @ [tc, k]``."""
+    """Return the product ``[outputs, tc] @ [tc, k]`` of windows and filter."""
     if geometry.depthwise:
         return depthwise.conv(x, filter, geometry=geometry, finish=finish)
     y, g = geometry.out_shape, geometry.groups
@@ -65,7 +65,7 @@ def conv(
 @kernels("Conv3DBackpropFilterV2")
 @kernels("Conv2DBackpropFilter")
 def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
-    """Return ``[tc, outputs] @ [outputs, k]``."""
+    """Return the filter gradient ``[tc, outputs] @ [outputs, k]``."""
     if geometry.depthwise:
         df = depthwise.backprop_filter(x, dy, geometry=geometry)
         return df.view(geometry.filter_shape)
@@ -88,7 +88,7 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
 @kernels("Conv3DBackpropInputV2")
 @kernels("Conv2DBackpropInput")
 def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
-    """Return ``[outputs, tk] @ [tk, c]`` for each phase of the strides."""
+    """Return the input gradient: ``[outputs, tk] @ [tk, c]`` for each phase."""
     if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
     shape = geometry.in_shape

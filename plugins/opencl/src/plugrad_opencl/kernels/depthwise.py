@@ -30,14 +30,14 @@ _BIAS = _BODY._replace(start="T total = LOAD(bias + c);", zero="LOAD(bias + c)")
 def conv(
     x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
 ) -> ClArray:
-    """``y[m] += x[c] f[c, m]``."""
+    """Add ``x[c] f[c, m]`` to ``y[m]`` for each kernel position."""
     body = _BIAS if finish is not None and finish.bias is not None else _BODY
     return forward(body, _repeated(x, geometry), filter, geometry, finish=finish)[0]
 
 
 @kernels("DepthwiseConv2dNativeBackpropInput")
 def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> ClArray:
-    """``dx[c] += dy[m] f[c, m]``."""
+    """Add ``dy[m] f[c, m]`` to ``dx[c]`` for each kernel position."""
     dx = backward(_BODY, dy, filter, None, geometry)
     c, k = geometry.in_shape[-1], dy.shape[-1]
     if c == k:
@@ -48,7 +48,7 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> ClArra
 
 @kernels("DepthwiseConv2dNativeBackpropFilter")
 def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> ClArray:
-    """``df[c, m] += x[c] dy[m]``."""
+    """Add ``x[c] dy[m]`` to ``df[c, m]`` for each kernel position."""
     c, k = geometry.in_shape[-1], dy.shape[-1]
     shape = (*geometry.window, c, k // c)
     if not dy.size or not x.size:

@@ -21,7 +21,10 @@ _NAMES = {"relu": "Relu", "relu6": "Relu6", "elu": "Elu", "sigmoid": "Sigmoid"}
 
 
 def _fused(linear: Function, fits: Function) -> Function:
-    """Return the kernel; ``fits`` returns the channels, or None to prevent fusion."""
+    """Return a kernel that computes ``activation(linear(a, b) + bias)``.
+
+    ``fits`` returns the number of channels, or None to prevent fusion.
+    """
 
     def kernel(
         a: ClArray,

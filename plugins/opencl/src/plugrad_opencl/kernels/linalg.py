@@ -33,7 +33,9 @@ def batch_matmul(
     m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
     rows, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
     if k != rows:
-        raise ValueError(f"matmul: {k} columns do not fit {rows} rows; both must be k")
+        raise ValueError(
+            f"matmul: the left matrix has {k} columns, but the right one {rows} rows"
+        )
     shape = (*batch, m, n)
     z = math.prod(batch)
     if math.prod(b.shape[:-2]) == 1 and not transpose_a:  # a becomes one matrix

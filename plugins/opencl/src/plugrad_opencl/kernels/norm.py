@@ -20,7 +20,8 @@ from .shape import transpose
 
 kernels = KernelTable()
 
-# Elements of a row that a GPU work item holds: the smallest number that suffices.
+# How many elements of a row a GPU work item may hold. The smallest choice with which a
+# work group covers the row is used.
 HELD_ELEMENTS = (8, 16)
 SHORT_ROW_ELEMENTS = 128  # in rows up to this length, an item holds 4 elements
 WIDE_HELD_MAX_BYTES = 64  # per item of a wide group, whose items have few registers

@@ -30,7 +30,7 @@ def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
 
 @kernels("StridedSlice")
 def strided_slice(x: ClArray, *, begin: Shape, size: Shape, strides: Shape) -> ClArray:
-    """Copy from ``begin`` on, with longer steps."""
+    """Copy from ``begin`` on, in steps of ``strides``."""
     order = contiguous_strides(x.shape)
     start = sum(b * s for b, s in zip(begin, order, strict=True))
     longer = [s * k for s, k in zip(order, strides, strict=True)]

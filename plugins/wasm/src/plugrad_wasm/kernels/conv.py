@@ -30,7 +30,11 @@ WINOGRAD_BLOCK = 1 << 15  # tiles times channels at a time: 2 MiB of products
 @kernels("Conv3D")
 @kernels("Conv2D")
 def conv(x: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, tck -> npk``: n images, p outputs, t positions, c and k channels."""
+    """Compute ``nptc, tck -> npk`` in the notation of einsum.
+
+    ``n`` stands for the batch, ``p`` for output positions, ``t`` for kernel positions,
+    ``c`` for input channels, and ``k`` for output channels.
+    """
     return convolved(x, filter, geometry, NOTHING)
 
 
@@ -79,7 +83,7 @@ def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
 @kernels("Conv3DBackpropInputV2")
 @kernels("Conv2DBackpropInput")
 def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``npk, tck -> nptc``; C transposes the filter into a workspace first."""
+    """Compute ``npk, tck -> nptc``; C first transposes the filter into a workspace."""
     if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
     if dy.dtype is not FLOAT32:
@@ -106,7 +110,7 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
 @kernels("Conv3DBackpropFilterV2")
 @kernels("Conv2DBackpropFilter")
 def conv_backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, npk -> tck``."""
+    """Compute ``nptc, npk -> tck``."""
     if geometry.depthwise:
         dfilter = depthwise.backprop_filter(x, dy, geometry=geometry)
         shape = geometry.filter_shape

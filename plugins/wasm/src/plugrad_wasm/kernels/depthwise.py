@@ -28,7 +28,7 @@ MAX_LINES = 32  # input lines per row of windows, as in depthwise.c
 
 @kernels("DepthwiseConv2dNative")
 def conv(x: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, tcm -> npcm``, with m outputs per channel."""
+    """Compute ``nptc, tcm -> npcm``, with ``m`` outputs per channel; see ``conv``."""
     return convolved(x, filter, geometry, NOTHING)
 
 
@@ -53,7 +53,7 @@ def convolved(
 
 @kernels("DepthwiseConv2dNativeBackpropInput")
 def backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``npcm, tcm -> nptc``."""
+    """Compute ``npcm, tcm -> nptc``."""
     if not _quick(dy, geometry):
         kernel = backprop_input
         return convolve_any_dtype(
@@ -71,7 +71,7 @@ def backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> An
 
 @kernels("DepthwiseConv2dNativeBackpropFilter")
 def backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, npcm -> tcm``."""
+    """Compute ``nptc, npcm -> tcm``."""
     dfilter = filter_gradient(_filter, backprop_filter, x, dy, geometry)
     c, k = geometry.in_shape[-1], geometry.out_shape[-1]
     shape = (*geometry.window, c, k // max(c, 1))

@@ -64,7 +64,7 @@ def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
 
 @kernels("QuantizedDepthwiseConv2D")
 def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
-    """Convolve each channel separately, if it has one output."""
+    """Convolve each channel separately; several outputs per channel are decomposed."""
     if prod(geometry.window) > MAX_POSITIONS or filter.shape[-1] != 1:
         return NotImplemented
     words, _ = packing_sizes(0, geometry.out_shape[-1], 0)

@@ -83,7 +83,7 @@ def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
 def fold(
     name: str, nothing: float, *, bits: bool = False, mean: bool = False
 ) -> Kernel:
-    """Return the kernel that reduces by ``name``; no elements give ``nothing``."""
+    """Return the kernel of a reduction; ``nothing`` is the result for no elements."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:

@@ -254,7 +254,7 @@ ERRORS = [
     (lambda: gather([[0.0, 9.0]], X, [0]), TypeError, "must be integers, got float32"),
     (lambda: gather([[0, 3, 2, 9]], X, [0]), ValueError, "must begin with 0, not decr"),
     (lambda: gather([[1, 3, 9]], X, [0]), ValueError, "[1 3 9] must begin with 0"),
-    (lambda: gather([[0, 20]], X, [0]), ValueError, "end with 9; they tell where"),
+    (lambda: gather([[0, 20]], X, [0]), ValueError, "end with 9; a split is the index"),
     (lambda: gather([[0, 2], [0, 9]], X, [0]), ValueError, "end with 1"),
     (lambda: gather([[]], X, []), ValueError, "splits [] must begin with 0"),
     (lambda: gather([[0, 3, 9]], X, [2]), IndexError, "index 2 is out of range"),
@@ -323,7 +323,7 @@ ERRORS = [
     (
         lambda: dense(-1, [[0, 5, 4, 9]], BY_SPLITS),
         ValueError,
-        "not decrease; they tell",
+        "not decrease; a split is",
     ),
     (
         lambda: dense(-1, [3, OFFSETS], f"{SIZE} {BY_SPLITS}"),
