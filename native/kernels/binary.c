@@ -183,10 +183,10 @@ typedef struct {
     const f32 *in[3];
     u32 step[3]; /* distance between blocks; 0: one block, filled with one element */
 } Blocks;
-typedef void Pair(const Blocks *s, f32 *y, u32 blocks);
+typedef void PairFunction(const Blocks *s, f32 *y, u32 blocks);
 
-__attribute__((noinline)) static void run_pair(Pair *run, const Operands *o, f32 *y,
-                                               u32 n) {
+__attribute__((noinline)) static void run_pair(PairFunction *run, const Operands *o,
+                                               f32 *y, u32 n) {
     _Alignas(64) f32 filled[3][BLOCK], last[BLOCK];
     u32 rest = n % BLOCK, whole = n - rest;
     Blocks s;

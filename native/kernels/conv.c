@@ -231,11 +231,11 @@ void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *d
 /* y[windows, out] = epilogue(x[windows, positions * in] filter[positions * in, out]).
    With a `workspace` for transposed filters, it computes the input gradient. If `tiles`
    is not 0, windows of 3 x 3 are computed by Winograd's algorithm, on `lanes` threads,
-   each of which computes `tiles` tiles at a time. `between` is the workspace for these
+   each of which computes `tiles` tiles at a time. `scratch` is the workspace for these
    tiles or, on native targets, for a PaddedInput. */
 EXPORT("conv_f32")
 void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *workspace,
-              f32 *between, u32 tiles, u32 lanes, const f32 *bias,
+              f32 *scratch, u32 tiles, u32 lanes, const f32 *bias,
               const f32 *slopes, u32 activation, f64 slope) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     Epilogue epilogue = {bias, slopes, activation, (f32)slope};
@@ -243,7 +243,7 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
     clear_output(w, y, sizeof(f32));
 #if READS_IN_PLACE
     PaddedInput padded_input = {.w = w, .x = x};
-    i32 *space = tiles ? 0 : pad_input(&padded_input, between);
+    i32 *space = tiles ? 0 : pad_input(&padded_input, scratch);
 #endif
     for (i32 i = 0; i < w->phases; i++) {
         const Axis *axes = w->axes[i];
@@ -262,7 +262,7 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
             g.b = workspace, g.b_row = (i32)out, g.b_batch = (i32)(positions * in * out);
         }
         if (tiles) {
-            winograd(w, x, g.b, y, between, tiles, lanes, &epilogue);
+            winograd(w, x, g.b, y, scratch, tiles, lanes, &epilogue);
             continue;
         }
         bool strided = false, is_pointwise = positions == 1;

@@ -295,16 +295,16 @@ static void run_tiles(WinogradConv *s, u32 all, u32 tiles, u32 lanes) {
 }
 #endif
 
-void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
+void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *scratch,
               u32 tiles, u32 lanes, const Epilogue *epilogue) {
     const Axis *a = w->axes[0];
     u32 in = (u32)w->in, out = (u32)w->out, size = 16 * in * out;
     WinogradConv s = {.axes = a, .in = in, .out = out, .x = x, .filter = filter, .y = y,
-                      .u = between, .m = between + size, .plane = tiles * out + 16,
+                      .u = scratch, .m = scratch + size, .plane = tiles * out + 16,
                       .epilogue = epilogue};
     s.tiles[0].outputs = 1;
     for (u32 d = 1; d < 3; d++) s.tiles[d].outputs = CEIL_DIV(a[d].outputs, 2);
-    INSIDE(between, (u64)(size + 16 * s.plane) * sizeof(f32));
+    INSIDE(scratch, (u64)(size + 16 * s.plane) * sizeof(f32));
     CHECK(in % 4 == 0 && out % 4 == 0 && a[0].size == 1, "not for these windows");
     parallel_for(transform_filter, &s, in, CEIL_DIV(TASK_MIN_FILTERS, out));
     run_tiles(&s, (u32)w->batch * output_count(s.tiles), tiles, lanes);

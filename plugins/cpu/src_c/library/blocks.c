@@ -45,7 +45,7 @@ static void run_piece(u32 block, u32 end, void *ctx) {
         u32 i = block * program->block, n = MIN(call->n - i, program->block);
         for (i32 k = 0; k < program->value_count; k++) {
             const BlockValue *value = program->values + k;
-            u64 first = (u64)(i / value->every) * value->many;
+            u64 first = (u64)(i / value->divisor) * value->factor;
             at[k] = value->place < 0 ? (u8 *)call->arrays[k] + first * value->size
                                      : (u8 *)(memory + value->place);
         }

@@ -27,9 +27,9 @@ def fusable(step: Step, graph: Graph) -> bool:
 
     if not may_pay(step, graph):
         return False
-    from .steps import takes
+    from .steps import is_fusable
 
-    return takes(step, graph)
+    return is_fusable(step, graph)
 
 
 def compile_region(graph: Graph) -> Callable[..., Any] | None:

@@ -19,7 +19,8 @@ from .mathematics import exp, polynomial
 
 EXP_SUM_ELEMENTS = 256  # exponentials per float32 sum
 SUM_ELEMENTS = 512  # elements per float32 sum
-ROUND, NEXT = 64, 16  # elements added per iteration; elements per vector
+ROUND_ELEMENTS = 64  # elements added per iteration
+VECTOR_ELEMENTS = 16
 ROUND_TO_INT_MAGIC = 12582912.0 + 127
 EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
 EXP2 += [0.240226477, 0.693147183, 1.0]
@@ -117,12 +118,12 @@ def largest(code: Code, row: ir.Value, n: int) -> Vector:
 
 
 def exponentials(
-    code: Code, x: ir.Value, most: Vector, n: int, y: ir.Value | None
+    code: Code, x: ir.Value, maximum: Vector, n: int, y: ir.Value | None
 ) -> Vector:
-    """Return the sum of e^(x - most) in float64; store the terms in ``y`` if given."""
+    """Return the float64 sum of e^(x - maximum); store the terms in ``y`` if given."""
     lanes = code.module.lanes
-    element = scalar(most)
-    shift = code.splat(element, "f", lanes) if n >= lanes else most
+    element = scalar(maximum)
+    shift = code.splat(element, "f", lanes) if n >= lanes else maximum
 
     def term(i: ir.Value, count: int, by: Vector) -> Vector:
         e = exp_below(at(code, x, i, count) - by)
@@ -155,8 +156,8 @@ def exponentials(
 
 def softmax(code: Code, xs: Row, y: ir.Value, n: int, attrs: Attrs) -> None:
     """Write softmax of a row."""
-    most = largest(code, xs[0], n)
-    total = exponentials(code, xs[0], most, n, y)
+    maximum = largest(code, xs[0], n)
+    total = exponentials(code, xs[0], maximum, n, y)
     share = (1.0 / total).to("f")
 
     def scale(i: ir.Value, lanes: int) -> None:
@@ -167,12 +168,12 @@ def softmax(code: Code, xs: Row, y: ir.Value, n: int, attrs: Attrs) -> None:
 
 def log_softmax(code: Code, xs: Row, y: ir.Value, n: int, attrs: Attrs) -> None:
     """Write the logarithm of softmax of a row."""
-    most = largest(code, xs[0], n)
-    total = exponentials(code, xs[0], most, n, None)
+    maximum = largest(code, xs[0], n)
+    total = exponentials(code, xs[0], maximum, n, None)
     log = code.module.declare("log", DOUBLE, DOUBLE)
     log_of_total = code.builder.call(log, [scalar(total)])
     log_total = widened(code.splat(log_of_total, "d", 1).to("f"))
-    by = widened(most)
+    by = widened(maximum)
 
     def shift(i: ir.Value) -> None:
         put(code, y, i, at(code, xs[0], i) - by - log_total)
@@ -203,12 +204,12 @@ def summed(
         return fold(sums[0], operator.add).to("d")
 
     def chunk(first: ir.Value, count: int, total: Vector) -> Vector:
-        rounds = count - count % ROUND
+        rounds = count - count % ROUND_ELEMENTS
         begin = first
         for size, lanes, parts in (
-            (rounds, NEXT, ROUND // NEXT),
-            (count % ROUND - count % NEXT, NEXT, 1),
-            (count % NEXT, 1, 1),
+            (rounds, VECTOR_ELEMENTS, ROUND_ELEMENTS // VECTOR_ELEMENTS),
+            (count % ROUND_ELEMENTS - count % VECTOR_ELEMENTS, VECTOR_ELEMENTS, 1),
+            (count % VECTOR_ELEMENTS, 1, 1),
         ):
             if size:
                 total = total + added(begin, size, lanes, parts)

@@ -11,12 +11,12 @@ from .graphs import VIEW, values
 from .kernels import ELEMENTWISE, KINDS, ZEROS
 from .probes import agrees, rows_agree
 from .rows import ROWS
-from .worth import REDUCTIONS, own_compiler, own_takes
+from .worth import REDUCTIONS, cpu_compiler_accepts, has_cpu_compiler
 
 ROW_MAX_ELEMENTS = 1 << 14  # limited because row buffers are on the stack
 
 
-def takes(step: Step, graph: Graph) -> bool:
+def is_fusable(step: Step, graph: Graph) -> bool:
     """Return whether a step may be part of a region.
 
     Comparing the bits needs LLVM. If plugrad-cpu has its own compiler, which can
@@ -24,11 +24,11 @@ def takes(step: Step, graph: Graph) -> bool:
     compiled; otherwise it is done here.
     """
     if step.kernel.name in REDUCTIONS:
-        return own_takes(step, graph)
+        return cpu_compiler_accepts(step, graph)
     if any(graph.specs[v].dtype not in KINDS for v in (*values(step), *step.outputs)):
         return False
-    known = _takes_rows if step.kernel.name in ROWS else _takes_elements
-    return known(step, graph) and (own_compiler() or is_equal(step))
+    check = _is_supported_row if step.kernel.name in ROWS else _is_supported_elementwise
+    return check(step, graph) and (has_cpu_compiler() or is_equal(step))
 
 
 def is_equal(step: Step) -> bool:
@@ -40,7 +40,7 @@ def is_equal(step: Step) -> bool:
     return ELEMENTWISE[step.kernel.name].exact or agrees(step.kernel)
 
 
-def _takes_elements(step: Step, graph: Graph) -> bool:
+def _is_supported_elementwise(step: Step, graph: Graph) -> bool:
     name, specs = step.kernel.name, graph.specs
     if name not in ELEMENTWISE:
         return False
@@ -60,7 +60,7 @@ def _exponent(step: Step, graph: Graph) -> float | None:
     return None if constant is None or constant.ndim else constant.item()
 
 
-def _takes_rows(step: Step, graph: Graph) -> bool:
+def _is_supported_row(step: Step, graph: Graph) -> bool:
     """Return whether a step is a float32 row kernel along the last axis."""
     specs = [graph.specs[v] for v in (*step.outputs, *values(step))]
     shape = specs[0].shape

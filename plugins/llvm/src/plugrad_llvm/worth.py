@@ -38,15 +38,15 @@ DOUBLE = np.dtype("float64")
 MAX_OUTLINES = 256  # outlines for which the total work is cached
 
 
-def own_compiler() -> bool:
+def has_cpu_compiler() -> bool:
     """Return whether plugrad-cpu has its own compiler, which needs the C kernels."""
     return runtime("cpu").compile is not None
 
 
-def own_takes(step: Step, graph: Graph) -> bool:
+def cpu_compiler_accepts(step: Step, graph: Graph) -> bool:
     """Return whether plugrad-cpu's own compiler accepts a step in a region."""
-    takes = runtime("cpu").fusable
-    return own_compiler() and callable(takes) and takes(step, graph) is True
+    fusable = runtime("cpu").fusable
+    return has_cpu_compiler() and callable(fusable) and fusable(step, graph) is True
 
 
 def may_pay(step: Step, graph: Graph) -> bool:
@@ -61,7 +61,7 @@ def may_pay(step: Step, graph: Graph) -> bool:
 
 def min_work() -> int:
     """Return the minimum work (kernels times elements) for which a region pays off."""
-    return MIN_WORK if own_compiler() else MIN_WORK_WITHOUT_COMPILER
+    return MIN_WORK if has_cpu_compiler() else MIN_WORK_WITHOUT_COMPILER
 
 
 def pays(graph: Graph) -> bool:
@@ -69,19 +69,19 @@ def pays(graph: Graph) -> bool:
     steps = [step for step in graph.steps if step.kernel.name not in VIEWS]
     if len(steps) < 2:
         return False
-    if all(own_takes(step, graph) for step in graph.steps):
+    if all(cpu_compiler_accepts(step, graph) for step in graph.steps):
         reduces = any(step.kernel.name in REDUCTIONS for step in steps)
         if _depth(graph) > MAX_DEPTH or (reduces and len(steps) <= REDUCTION_MAX_STEPS):
             return False
     if any(spec.dtype == DOUBLE for spec in graph.specs.values()):
         return True
-    counter = _saved(_outline(graph))
+    counter = _work_counter(_outline(graph))
     counter[0] += (len(steps) - 1) * max(prod(s.shape) for s in graph.specs.values())
     return counter[0] >= min_work()
 
 
 @functools.lru_cache(MAX_OUTLINES)
-def _saved(outline: Hashable) -> list[int]:
+def _work_counter(outline: Hashable) -> list[int]:
     """Return a list with the total work of all regions of an outline."""
     return [0]
 

@@ -28,7 +28,7 @@ def folder() -> Path:
     temporary = os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}")
     for folder in (_cache_home(), temporary):
         found = Path(folder, "plugrad-opencl")
-        if _writable(found):
+        if _ensure_writable(found):
             return found
     return Path(tempfile.mkdtemp(prefix="plugrad-opencl-"))
 
@@ -51,7 +51,7 @@ def save(file: Path, data: bytes, mode: int = 0o644) -> None:
     temporary.replace(file)
 
 
-def _writable(path: Path) -> bool:
+def _ensure_writable(path: Path) -> bool:
     """Create a folder; return whether this user owns it and can write files there."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def remarks() -> list[str]:
 def prepare() -> None:
     """Set the OpenCL environment variables that the user has not set."""
     given = os.environ.get("POCL_CACHE_DIR")
-    if not given or not _writable(Path(given)):
+    if not given or not _ensure_writable(Path(given)):
         cache = folder() / f"pocl-{_pocl.processor() or 'own'}"
         cache.mkdir(exist_ok=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)

@@ -46,7 +46,7 @@ def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> Non
     rows = math.prod(whole.shape[:axis])
     filled = [part for part in parts if part.size]
     widths = [part.size // rows for part in filled]
-    size = widest(whole.dtype.itemsize, *widths)
+    size = largest_unit(whole.dtype.itemsize, *widths)
     scale = size // whole.dtype.itemsize
     widths = [width // scale for width in widths]
     y_row = sum(widths)
@@ -80,7 +80,7 @@ def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
         )
 
 
-def widest(size: int, *widths: int) -> int:
+def largest_unit(size: int, *widths: int) -> int:
     """Return the largest unit in bytes, up to 16, that divides the lengths of all rows.
 
     ``size`` is the size of an element in bytes; ``widths`` are the lengths of rows in

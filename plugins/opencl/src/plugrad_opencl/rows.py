@@ -57,10 +57,10 @@ ROWS = {
 
 def is_row(step: Step, graph: Graph) -> bool:
     """Return whether a step is a float32 row kernel along the last axes."""
-    return step.kernel.name in ROWS and _size(step, graph) is not None
+    return step.kernel.name in ROWS and _row_length(step, graph) is not None
 
 
-def _size(step: Step, graph: Graph) -> int | None:
+def _row_length(step: Step, graph: Graph) -> int | None:
     """Return the length of the float32 rows of a step; None if it has none."""
     specs = [x if x is None else graph.specs[x] for x in step.inputs]
     result = graph.specs[step.outputs[0]]
@@ -94,7 +94,7 @@ def compiled(device: Device, graph: Graph, row: Step) -> Callable[..., Any] | No
     The region contains one row kernel; all other steps are element-wise.
     """
     shape = graph.specs[row.outputs[0]].shape
-    n = _size(row, graph)
+    n = _row_length(row, graph)
     if device.style == "cpu" or n is None:
         return None
     layout = row_layout(device, FLOAT32.itemsize, n)

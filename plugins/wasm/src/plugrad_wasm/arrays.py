@@ -171,7 +171,7 @@ def _guarded(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
 
 
 _empty = empty
-if guard.ASKED_FOR:
+if guard.IS_ENABLED:
     empty = _guarded
 
 

@@ -50,16 +50,16 @@ def limits(memory: object, time_limit: float | None) -> None:
 
 
 def compiled(
-    engine: wasmtime.Engine, data: bytes, name: str, most: int
+    engine: wasmtime.Engine, data: bytes, name: str, max_bytes: int
 ) -> wasmtime.Module:
     """Return a compiled module.
 
     The compiler cannot be interrupted; only the size of the module limits its time.
     """
-    if len(data) > most:
+    if len(data) > max_bytes:
         raise ValueError(
             f"load_kernel: {name} has {len(data):,} bytes, more than module_size="
-            f"{most:,}; if you trust it, give load_kernel a larger module_size"
+            f"{max_bytes:,}; if you trust it, give load_kernel a larger module_size"
         )
     try:
         return on_large_stack(lambda: wasmtime.Module(engine, data))

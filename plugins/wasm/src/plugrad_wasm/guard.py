@@ -21,7 +21,7 @@ PATTERN = b"\x5a\x5a\xfa\xff"
 
 
 # Whether the environment turns guard zones on. This applies to all machines.
-ASKED_FOR = os.environ.get(VARIABLE, "0") not in ("", "0")
+IS_ENABLED = os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
 class Guards:

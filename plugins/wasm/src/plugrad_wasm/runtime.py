@@ -48,7 +48,7 @@ POOL = 64  # the address of until_poll, failure and interrupted: see runtime.c
 POLL_INTERVAL_S = 0.05  # time between two checks for signals
 
 
-def threads_asked_for() -> int:
+def requested_threads() -> int:
     """Return the number of threads from the environment, or one per processor."""
     text = os.environ.get(VARIABLE)
     if text is None:
@@ -128,7 +128,7 @@ class Machine:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads = threads or threads_asked_for()
+        self.threads = threads = threads or requested_threads()
         self.lock = threading.RLock()
         self._running = False  # True from before a kernel gets arguments until it ends
         self._interrupt: BaseException | None = None
@@ -154,7 +154,7 @@ class Machine:
         self.callers = Callers(self.kernel)
         self.cached = Cached(self)
         self.guards: guard.Guards | None = None
-        if guard.ASKED_FOR:
+        if guard.IS_ENABLED:
             self.guards = guard.Guards(self.whole)
         _register(self)
 

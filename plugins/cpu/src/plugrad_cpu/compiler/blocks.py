@@ -35,7 +35,7 @@ REGION = np.dtype(
     ],
     align=True,
 )
-VALUE = np.dtype([("place", "i4"), ("size", "i4"), ("every", "u4"), ("many", "u4")])
+VALUE = np.dtype([("place", "i4"), ("size", "i4"), ("divisor", "u4"), ("factor", "u4")])
 STAGE = np.dtype(
     [
         *[("region", "u8"), ("values", "u8"), ("kernel", "u8")],
@@ -172,8 +172,8 @@ class RegionProgram:
         graph: The graph that it computes.
         calls: The calls of row kernels, by their results.
         index: The index of each value in ``values``.
-        values: The size, ``every`` and ``many`` of each value: see blocks.h. A value is
-            in the scratch memory of a thread if its ``every`` is 0.
+        values: The size, ``divisor`` and ``factor`` of each value: see blocks.h. A value
+            is in the scratch memory of a thread if its ``divisor`` is 0.
         stages: The rows of the table of stages.
         kept: Arrays that the stages point to, kept alive.
         work: The number of steps; a row kernel counts as four.
@@ -184,7 +184,7 @@ class RegionProgram:
         self.graph, self.calls = graph, calls
         self.shape = max([graph.specs[v].shape for v in graph.specs], key=prod)
         self.index: dict[int, int] = {}
-        self.values: list[tuple[int, int, int]] = []  # size, every, many
+        self.values: list[tuple[int, int, int]] = []  # size, divisor, factor
         for v in (*graph.inputs, *graph.constants, *graph.outputs):
             if v in calls and calls[v].reduces:
                 self._add(v, calls[v].unit, calls[v].results_per_unit)
@@ -195,10 +195,10 @@ class RegionProgram:
         self.kept: list[Any] = []
         self.work = 0
 
-    def _add(self, value: int, every: int, many: int) -> None:
+    def _add(self, value: int, divisor: int, factor: int) -> None:
         self.index[value] = len(self.values)
         size = self.graph.specs[value].dtype.itemsize
-        self.values.append((size, every, many))
+        self.values.append((size, divisor, factor))
 
     def _place(self, value: int) -> int:
         """Return the index of a value; a new value gets scratch memory."""
@@ -257,7 +257,7 @@ class RegionProgram:
     def function(self, unit: int, exact: bool) -> Callable[..., Any] | None:
         """Return the compiled function; None if its blocks need too much memory."""
         specs, count = self.graph.specs, prod(self.shape)
-        held = sum(every == 0 for _, every, _ in self.values)
+        held = sum(divisor == 0 for _, divisor, _ in self.values)
         times = (
             1
             if exact
@@ -269,8 +269,8 @@ class RegionProgram:
             return None
         places = iter(range(0, held * room + 1, room))
         rows = [
-            (-1, size, every, many) if every else (next(places), size, 1, 0)
-            for size, every, many in self.values
+            (-1, size, divisor, factor) if divisor else (next(places), size, 1, 0)
+            for size, divisor, factor in self.values
         ]
         parts, stages = np.array(rows, VALUE), np.array(self.stages, STAGE)
         piece = max(4 * PIECE_ELEMENTS // (4 + self.work) // block, 1)

@@ -25,15 +25,15 @@ def lapack(
     try:
         return function(x, *right_sides)
     except np.linalg.LinAlgError:
-        odd = _has_nonfinite(x)
+        mask = _has_nonfinite(x)
     alone = np.linalg.inv if right_sides else function
-    for index in np.argwhere(~odd).tolist():
+    for index in np.argwhere(~mask).tolist():
         try:
             alone(x[tuple(index)])
         except np.linalg.LinAlgError:
             which = f"matrix {index}" if index else "the matrix"
             raise ValueError(f"{op}: {which} is {problem}") from None
-    return _fill_with_nan(function(_regular(x, odd), *right_sides), odd)
+    return _fill_with_nan(function(_replace_masked(x, mask), *right_sides), mask)
 
 
 def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any:
@@ -42,10 +42,10 @@ def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any
     These matrices are not passed to LAPACK: with an infinity, its iterations may never
     end.
     """
-    odd = _has_nonfinite(x)
-    if not odd.any():
+    mask = _has_nonfinite(x)
+    if not mask.any():
         return lapack(op, problem, function, x)
-    return _fill_with_nan(lapack(op, problem, function, _regular(x, odd)), odd)
+    return _fill_with_nan(lapack(op, problem, function, _replace_masked(x, mask)), mask)
 
 
 def _has_nonfinite(x: Array) -> Array:
@@ -53,16 +53,16 @@ def _has_nonfinite(x: Array) -> Array:
     return np.asarray(~np.isfinite(x).all((-2, -1)))
 
 
-def _regular(x: Array, odd: Array) -> Array:
-    """Return ``x`` with ``odd`` matrices replaced by the identity."""
-    return np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
+def _replace_masked(x: Array, mask: Array) -> Array:
+    """Return ``x`` with the matrices of ``mask`` replaced by the identity."""
+    return np.where(mask[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
 
 
-def _fill_with_nan(found: Any, odd: Array) -> Any:
-    """Return the results, with NaN for ``odd`` matrices."""
+def _fill_with_nan(found: Any, mask: Array) -> Any:
+    """Return the results, with NaN for the matrices of ``mask``."""
 
     def filled(y: Array) -> Any:
-        return np.where(odd[(..., *[None] * min(y.ndim - odd.ndim, 2))], np.nan, y)
+        return np.where(mask[(..., *[None] * min(y.ndim - mask.ndim, 2))], np.nan, y)
 
     return tuple(map(filled, found)) if isinstance(found, tuple) else filled(found)
 

@@ -12,7 +12,7 @@ from plugrad.plugin import KernelTable, explained
 
 from .. import source
 from ..arrays import ClArray, DType, empty
-from ..joins import widest
+from ..joins import largest_unit
 from ..moves import LARGE_ELEMENTS, offset_types, per_item
 from ..runtime import Device, Launch
 from ..segments import segment_sum
@@ -101,7 +101,7 @@ def rows(
     count = y.size // width
     size = x.dtype.itemsize
     if not cpu:  # copy rows in the largest possible units
-        unit = widest(size, width)
+        unit = largest_unit(size, width)
         width = width * size // unit
         size = unit
     items = source.share(x.device, width)

@@ -52,9 +52,9 @@ def convolved(
         return y if end is NOTHING else NotImplemented
     how = machine.cached[forward](windows)
     tiles, workspace = _tiles(windows, windows.out_shape)
-    between = empty(machine, (workspace,), FLOAT32)
+    scratch = empty(machine, (workspace,), FLOAT32)
     pointers = (how.pointer, x.pointer, filter.pointer, y.pointer)
-    machine.callers["conv_f32"](*pointers, 0, between.pointer, tiles, 1, *end)
+    machine.callers["conv_f32"](*pointers, 0, scratch.pointer, tiles, 1, *end)
     return y
 
 
@@ -95,7 +95,7 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
         how = machine.cached[backward](geometry)
         workspace = empty(machine, filter.shape, FLOAT32)
         tiles, count = _tiles(geometry, geometry.in_shape)
-        between = empty(machine, (count,), FLOAT32)
+        scratch = empty(machine, (count,), FLOAT32)
         pointers = (
             how.pointer,
             dy.pointer,
@@ -103,7 +103,7 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
             dx.pointer,
             workspace.pointer,
         )
-        machine.callers["conv_f32"](*pointers, between.pointer, tiles, 1, *NOTHING)
+        machine.callers["conv_f32"](*pointers, scratch.pointer, tiles, 1, *NOTHING)
     return dx
 
 

@@ -81,9 +81,9 @@ def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
 
 
 def fold(
-    name: str, nothing: float, *, bits: bool = False, mean: bool = False
+    name: str, default: float, *, bits: bool = False, mean: bool = False
 ) -> Kernel:
-    """Return the kernel of a reduction; ``nothing`` is the result for no elements."""
+    """Return the kernel of a reduction; ``default`` is the result for no elements."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:
@@ -92,7 +92,7 @@ def fold(
             return other(x, axis, keepdims)
         shape, steps = _plan(x.shape, axis, keepdims, mean)
         if not steps:
-            return x.view(shape) if x.size else filled(machine, shape, nothing, x.dtype)
+            return x.view(shape) if x.size else filled(machine, shape, default, x.dtype)
         for of_y, *arguments in steps:
             y = empty(machine, of_y, x.dtype)
             machine.callers[export](x.pointer, y.pointer, *arguments)
@@ -111,9 +111,9 @@ def fold(
     return kernel
 
 
-def logical(name: str, nothing: bool) -> Kernel:
+def logical(name: str, default: bool) -> Kernel:
     """Return a logical reduction; other dtypes are cast to bool."""
-    truth = fold(name, nothing)
+    truth = fold(name, default)
     return lambda x, *, axis, keepdims: truth(
         cast(x, dtype=BOOL), axis=axis, keepdims=keepdims
     )

@@ -23,7 +23,7 @@ kernels = KernelTable(
 kernels["plugrad_wasm.ErfGrad"] = binary("erf_grad")
 
 
-def whole(name: str) -> Kernel:
+def rounding(name: str) -> Kernel:
     """Return a kernel that rounds to integers; integer dtypes are unchanged."""
     floating = unary(name)
 
@@ -36,21 +36,21 @@ def whole(name: str) -> Kernel:
     return kernel
 
 
-kernels["Floor"] = whole("floor")
-kernels["Ceil"] = whole("ceil")
-kernels["Round"] = whole("round")
-kernels["Trunc"] = whole("trunc")
+kernels["Floor"] = rounding("floor")
+kernels["Ceil"] = rounding("ceil")
+kernels["Round"] = rounding("round")
+kernels["Trunc"] = rounding("trunc")
 
 
-def test(name: str) -> Kernel:
+def float_test(name: str) -> Kernel:
     """Return a kernel that tests floating-point numbers; others are decomposed."""
     floating = unary(name, to=BOOL)
     return lambda x: floating(x) if x.dtype.kind == "f" else NotImplemented
 
 
-kernels["IsNan"] = test("isnan")
-kernels["IsInf"] = test("isinf")
-kernels["IsFinite"] = test("isfinite")
+kernels["IsNan"] = float_test("isnan")
+kernels["IsInf"] = float_test("isinf")
+kernels["IsFinite"] = float_test("isfinite")
 kernels["SignBit"] = unary("signbit", to=BOOL)
 
 _abs = unary("abs")
