@@ -3,10 +3,10 @@
 
 /* --- attention -------------------------------------------------------------------- */
 
-/* The keys are read in blocks, whose scores are discarded: each block updates the
-   maximum, the sum of exponentials and the weighted sum of values of each row (M.
-   Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018). Four
-   rows share the loads of keys and values. */
+/* The keys are read in blocks. The scores of a block are not stored: they only
+   update the maximum, the sum of exponentials and the weighted sum of values of
+   each row (M. Milakov and N. Gimelshein, "Online normalizer calculation for
+   softmax", 2018). Four rows share the loads of keys and values. */
 enum { ROWS = 4, KEYS = 64, MAX_SIZE = 256, MASK_NONE = 0, MASK_BOOL = 1 };
 #define PADDED(n) (CEIL_DIV(n, (u32)LANES) * LANES)
 

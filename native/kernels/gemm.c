@@ -262,11 +262,11 @@ static void run_tasks(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Partitions C into tasks. On native targets, a task is a batch or, if there are few
-   batches, a part of one: a strip of columns (or some rows of a strip) if A is read row
-   by row and is not much larger than B, and otherwise a block of rows. Convolutions are
-   partitioned into blocks of rows; the blocks are smaller if there would be too few
-   tasks. */
+/* Partitions C into tasks. On native targets, a task is a batch or, if there are
+   few batches, a part of a batch. If A is read row by row and is not much larger
+   than B, this part is a strip of columns, or some rows of a strip; otherwise, it
+   is a block of rows. Convolutions are partitioned into blocks of rows; the blocks
+   are smaller if there would be too few tasks. */
 static void partition(Blocking *s, u32 m, u32 batches) {
     enum { MIN_TASKS = 8, TASK_MIN_ROWS = MAX(16, 2 * PACKED_MR) };
     const Gemm *g = s->g;

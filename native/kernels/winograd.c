@@ -131,8 +131,8 @@ static void transform_input(u32 i, u32 end, void *ctx) {
 
 /* --- output transform -------------------------------------------------------------- */
 
-/* Computes four channels of an output directly. If the input contains infinities,
-   Winograd's algorithm subtracts them from each other, which gives NaN. */
+/* Computes four channels of an output directly. This is for inputs with infinities,
+   which Winograd's algorithm would subtract from each other, giving NaN. */
 static v4 direct_conv(const WinogradConv *s, Output p, u32 k) {
     v4 total = SPLAT(0);
     for (i32 i = 0; i < 9; i++) {

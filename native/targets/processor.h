@@ -73,7 +73,7 @@ typedef uint32_t of_words OF_SIZE(4 * LANES);
 OP vec VLOAD(const void *p) { vec v; memcpy(&v, p, sizeof v); return v; }
 OP vec VEC(float x) { return (vec)((of_floats)x); }
 OP vec VINT(int32_t n) { return n - (vec){0}; }
-/* Load and store the first n < LANES lanes; the other lanes are zeros. */
+/* Load and store the first n < LANES lanes. A load sets the other lanes to zero. */
 typedef bool of_bools __attribute__((ext_vector_type(LANES)));
 OP of_bools of_first(uint32_t n) {
     static const int32_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

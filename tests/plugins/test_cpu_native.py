@@ -364,7 +364,7 @@ def test_kernels_distinguish_integers_and_floats():
     y = np.empty_like(X)
     with pytest.raises(TypeError, match="argument 5 must be a float, got int"):
         clip(X, y, X.size, 0.0, 1)
-    with pytest.raises(TypeError, match="takes no keywords"):
+    with pytest.raises(TypeError, match="takes no keyword arguments"):
         clip(X, y, X.size, 0.0, q=1.0)
     clip(X * 3, y, np.int64(X.size), 0.0, np.float64(2.0))
     assert (y == 2).all()

@@ -100,7 +100,8 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t count,
     const Function *function = (Function *)self;
     const Entry *entry = function->entry;
     if (names != NULL && PyTuple_GET_SIZE(names))
-        return PyErr_Format(PyExc_TypeError, "%s takes no keywords", entry->prototype);
+        return PyErr_Format(PyExc_TypeError, "%s takes no keyword arguments",
+                            entry->prototype);
     if (PyVectorcall_NARGS(count) != function->count) {
         check_count(entry, PyVectorcall_NARGS(count));
         return NULL;

@@ -2,16 +2,16 @@
    `function`, a NumPy kernel, that runs the C kernel `name` where possible.
 
    `types` contains the dtypes of the C kernel: "ff->?" means two float32 arrays and a
-   bool result. For other dtypes, it calls `function`, which may itself be a result of
-   `elementwise`. If the types of all operands are float32, float16 is computed in
-   float32 and rounded once (half.c), even if `name` is empty and there is no C kernel.
-   A call costs less than a call of a ufunc, because no types are resolved and no loop
-   is selected.
+   bool result. For other dtypes, the callable calls `function`, which may itself be a
+   result of `elementwise`. If the types of all operands are float32, float16 is
+   computed in float32 and rounded once (half.c), even if `name` is empty and there is
+   no C kernel. A call costs less than that of a ufunc, because no types are resolved
+   and no loop is selected.
 
-   A single operand is copied first if its elements are not contiguous. Several operands
-   are broadcast: C reads rows that are contiguous or that repeat a single element.
-   NumPy computes other rows and most short rows, for which it is as fast; it rounds
-   like the C kernels. */
+   A single operand is copied first if its elements are not contiguous. Several
+   operands are broadcast: C reads rows that are contiguous or that repeat a single
+   element. NumPy computes other rows and most short rows, for which it is as fast;
+   it rounds like the C kernels. */
 #include "native.h"
 
 #include <stdbool.h>

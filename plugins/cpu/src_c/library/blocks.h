@@ -5,9 +5,9 @@
 
 enum { BLOCK_MEMORY = 1 << 17 }; /* elements of scratch memory per thread */
 
-/* A value. If it is in an array, the block that begins at element i of the iteration
-   begins at element `i / divisor * factor` of the array. If `place` is not negative, the
-   value is in the scratch memory, from element `place` on. */
+/* A value. If it is in an array, the block that begins at element i of the
+   iteration begins at element `i / divisor * factor` of the array. If `place` is
+   not negative, the value is in the scratch memory, from element `place` on. */
 typedef struct {
     int32_t place, size; /* `size`: bytes per element */
     uint32_t divisor, factor;

@@ -9,5 +9,5 @@ from .steps import is_equal
 
 
 def compiled(graph: Graph) -> Function | None:
-    """Return the compiled function of a graph; None if its results would differ."""
+    """Compile a graph; return None if results would differ from those of eager mode."""
     return function_of(graph) if all(map(is_equal, graph.steps)) else None

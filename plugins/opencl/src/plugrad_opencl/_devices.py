@@ -131,7 +131,7 @@ def choose(wanted: str = "") -> DeviceInfo:
             return device
         reasons.append(f"{device}: {reason}")
     if reasons:
-        why = f"{'; '.join(reasons)}; PLUGRAD_OPENCL_DEVICE chooses another device"
+        why = f"{'; '.join(reasons)}; set PLUGRAD_OPENCL_DEVICE to another device"
         raise _no_device(f"no OpenCL device works: {why}")
     if devices():
         known = "; ".join(map(str, devices()))

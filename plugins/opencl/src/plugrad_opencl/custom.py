@@ -55,8 +55,8 @@ def elementwise_kernel(
         decomposition: The same computation with ops, for other backends.
 
     Raises:
-        ValueError: The name has no dot or is taken, nothing is assigned, or a gradient
-            does not fit.
+        ValueError: The name has no dot or is taken, the code assigns nothing, or a
+            gradient does not match the signature.
         TypeError: A dtype is unknown. At a call: there is no code for the dtype of an
             input, or an attribute is not a number of that dtype.
 
@@ -163,8 +163,8 @@ def source_kernel(
         decomposition: The same computation with ops, for other backends.
 
     Raises:
-        ValueError: The name has no dot or is taken, or parameters, a gradient or the
-            group do not fit.
+        ValueError: The name has no dot or is taken, a parameter or a gradient does not
+            match the signature, or the group size is invalid.
         TypeError: At a call: inputs or attributes do not have the types in ``code``.
 
     If the code does not compile, its first use raises a BackendError with the

@@ -213,8 +213,8 @@ class Machine:
     def kernel(self, name: str) -> Caller:
         """Return a function that calls the kernel that C exports as ``name``.
 
-        It takes integers and floats, and returns nothing. One kernel runs at a time;
-        other calls wait.
+        The function takes integers and floats, and returns nothing. One kernel runs at
+        a time; other calls wait.
 
         Raises:
             KeyError: There is no such kernel.

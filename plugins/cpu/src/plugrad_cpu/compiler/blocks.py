@@ -172,8 +172,8 @@ class RegionProgram:
         graph: The graph that it computes.
         calls: The calls of row kernels, by their results.
         index: The index of each value in ``values``.
-        values: The size, ``divisor`` and ``factor`` of each value: see blocks.h. A value
-            is in the scratch memory of a thread if its ``divisor`` is 0.
+        values: The size, ``divisor`` and ``factor`` of each value: see blocks.h. If the
+            ``divisor`` is 0, the value is in the scratch memory of a thread.
         stages: The rows of the table of stages.
         kept: Arrays that the stages point to, kept alive.
         work: The number of steps; a row kernel counts as four.

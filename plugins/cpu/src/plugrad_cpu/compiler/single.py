@@ -163,7 +163,7 @@ def _quantized(graph: Graph) -> Any:
 
 
 def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
-    """Return windows, name of the C kernel, matrix sizes, and workspace sizes."""
+    """Return the windows, the C kernel's name, and the matrix and workspace sizes."""
     if step.kernel.name == "QuantizedMatMul":
         m = prod(specs[0].shape[:-1])
         k, n = specs[1].shape

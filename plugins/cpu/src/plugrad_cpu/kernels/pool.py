@@ -98,7 +98,7 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
 @kernels("AvgPool")
 @_windows.in_blas_dtype
 def avg_pool(x: Array, *, geometry: Windows) -> Array:
-    """Sum, and divide by the number of elements inside the input."""
+    """Sum each window, and divide by the number of its elements inside the input."""
     if (z := _forward_in_c(AVERAGE, x, geometry)) is not None:
         return z
     total = _combined(np.add, padded(x, geometry), geometry)
@@ -128,7 +128,7 @@ def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
 def max_pool_with_argmax(
     x: Array, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[Array, Array]:
-    """Go from the last kernel position to the first, so that the first one wins."""
+    """Visit kernel positions from last to first, so that the first maximum wins."""
     if x.dtype == HALF:
         wide, indices = max_pool_with_argmax(
             widened(x),

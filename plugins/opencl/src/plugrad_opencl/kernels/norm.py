@@ -25,7 +25,7 @@ kernels = KernelTable()
 HELD_ELEMENTS = (8, 16)
 SHORT_ROW_ELEMENTS = 128  # in rows up to this length, an item holds 4 elements
 WIDE_HELD_MAX_BYTES = 64  # per item of a wide group, whose items have few registers
-MIN_LANES = 4
+MIN_LANES = 4  # minimum number of items that share a row
 
 
 class Layout(NamedTuple):

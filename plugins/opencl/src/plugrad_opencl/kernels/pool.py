@@ -89,7 +89,7 @@ def max_pool_grad(dy: ClArray, x: ClArray, y: ClArray, *, geometry: Windows) -> 
 @kernels("AvgPool3D")
 @kernels("AvgPool")
 def avg_pool(x: ClArray, *, geometry: Windows) -> ClArray:
-    """Divide by the number of elements inside the input."""
+    """Return the average of the elements of each window that are inside the input."""
     return forward(_AVERAGE, x, None, geometry)[0]
 
 

@@ -16,7 +16,9 @@ from ..reductions import along, lines_of
 from ..runtime import Device, Launch
 from .creation import cast
 
-MAX_COLUMN_LINES = 32  # so that at least 8 columns share a work group of a GPU
+# The maximum number of items that share a column on a GPU: a work group of 256 items
+# then covers at least 8 columns.
+MAX_COLUMN_LINES = 32
 
 
 def _reduction(name: str) -> Function:
