@@ -252,3 +252,82 @@ def test_an_lstm_of_onnx_runtime(direction, each_column, backend):
             np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)
     assert loaded.explain().changes["gates put into order"] == 1
     assert "plugrad.QuantizedGates" not in loaded.explain().ops
+
+
+# --- quantization and dequantization -------------------------------------------------
+
+PAIR = """
+<ir_version: 9, opset_import: ["": 21]>
+net (float[2, 3, 6, 7] x) => (float[2, 4, 6, 7] y) {
+  a = QuantizeLinear <axis = AXIS> (x, s, z)
+  b = DequantizeLinear <axis = AXIS> (a, s, z)
+  c = Conv <pads = [1, 1, 1, 1]> (b, w)
+  y = Relu (c)
+}
+"""
+GRIDS = {
+    "one scale": (0, np.float32(0.02), np.uint8(120)),
+    "one scale per channel": (1, np.float32([0.01, 0.02, 0.03]), np.int8([-9, 0, 9])),
+    "16 bits": (1, np.float32(1e-4), np.int16(7)),
+    "no zero point": (1, np.float32(0.02), None),
+}
+
+
+def with_pair(axis, scale, zero):
+    text = PAIR.replace("AXIS", str(axis))
+    proto = parse_model(text if zero is not None else text.replace(", z)", ")"))
+    w = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32)
+    arrays = {"w": w, "s": scale, "z": zero}
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name)
+        for name, array in arrays.items()
+        if array is not None
+    )
+    return proto
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_quantization_and_a_dequantization_run_as_one_op(grid, backend):
+    proto = with_pair(*GRIDS[grid])
+    x = RNG.normal(size=(2, 3, 6, 7)).astype(np.float32) * 3
+    loaded = load(proto)
+    found = loaded.explain()
+    assert found.changes["quantizations fused with dequantizations"] == 1
+    assert not {"QuantizeLinear", "DequantizeLinear"} & found.ops.keys()
+    assert found.transposes == 2
+    expected = load(proto, optimize=False)(x).numpy()
+    np.testing.assert_allclose(loaded(x).numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_pass_a_fused_pair_by_straight_through_estimators(backend):
+    pytest.importorskip("plugrad_attribution", reason="its packs are not installed")
+    model = load(with_pair(*GRIDS["one scale"]))
+    total = lambda x: pg.sum(model(x) * weights)
+    weights = RNG.normal(size=(2, 4, 6, 7)).astype(np.float32)
+    x = 0.5 * RNG.normal(size=(2, 3, 6, 7)).astype(np.float32)
+    x[0, 0, 0, 0] = 100.0  # above the largest value of the grid
+    assert not pg.grad(total)(x).numpy().any()
+    with pg.use_gradients("ste.identity"):
+        slopes = pg.grad(total)(x).numpy()
+    assert slopes[0, 0, 0, 0] == 0
+    assert np.count_nonzero(slopes) > slopes.size / 2
+
+
+def test_integers_that_another_node_reads_are_computed_as_well(backend):
+    proto = with_pair(*GRIDS["one scale"])
+    proto.graph.output.append(helper.make_tensor_value_info("a", 2, (2, 3, 6, 7)))
+    x = RNG.normal(size=(2, 3, 6, 7)).astype(np.float32)
+    for found, expected in zip(
+        load(proto)(x), load(proto, optimize=False)(x), strict=True
+    ):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(
+            found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_different_grids_are_not_fused(backend):
+    proto = with_pair(*GRIDS["one scale"])
+    proto.graph.initializer.append(numpy_helper.from_array(np.float32(0.5), "s2"))
+    proto.graph.node[1].input[1] = "s2"
+    assert "plugrad.FakeQuantize" not in load(proto).explain().ops

@@ -96,6 +96,32 @@ def dequantize_linear(
     return pg.astype(pg.astype(y, scale.dtype) * step, kind)
 
 
+@op("FakeQuantize", domain="plugrad")
+def fake_quantize(
+    x: Value,
+    scale: Value,
+    zero: Value = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Value:
+    """Quantize and dequantize; in float32 without integers. Passes insert this op."""
+    if scale.dtype != np.float32:
+        grid: Any = {"axis": axis, "block_size": block_size}
+        y = quantize_linear(x, scale, zero, output_dtype=output_dtype, **grid)
+        return dequantize_linear(y, scale, zero, **grid)
+    elem_type = output_dtype or (_onnx_type(zero.dtype) if zero is not None else 2)
+    step = _broadcastable(scale, x, axis, block_size)
+    low, high = map(float, bounds(elem_type))
+    y = pg.round(pg.astype(x, "float32") / step)
+    if zero is None:
+        return pg.clip(y, low, high) * step
+    zero = pg.astype(_broadcastable(zero, x, axis, block_size), "float32")
+    y = pg.minimum(pg.maximum(y, low - zero), high - zero)
+    return y * step
+
+
 @op("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(x: Value) -> Value:
     low = pg.minimum(pg.min(x), 0.0)

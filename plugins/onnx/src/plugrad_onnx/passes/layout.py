@@ -180,6 +180,7 @@ class _Layout:
             "plugrad.Shuffle": self.rewrite_shuffle,
             "QuantizeLinear": self.rewrite_quantized,
             "DequantizeLinear": self.rewrite_quantized,
+            "plugrad.FakeQuantize": self.rewrite_quantized,
         }
         name = node.op
         if not node.inputs or node.subgraphs:

@@ -27,6 +27,7 @@ from ..program import KnownValues
 from ..registry import pass_op
 from .folding import fold_into_convolutions
 from .layout import with_channels_last
+from .quantization import fuse_fake_quantization
 
 __all__ = ["Report", "optimize_graph"]
 
@@ -63,6 +64,7 @@ def optimize_graph(
             optimize_graph(inner, report, known)
     _inline_branches(graph, known, report)
     _drop_identities(graph, known)
+    fuse_fake_quantization(graph, report.changes)
     fold_into_convolutions(graph, known, report.changes)
     _fuse_activations(graph, known, report)
     _prepare_weights(graph, known, report)
