@@ -11,13 +11,14 @@ def rms(x, scale, epsilon):
     return x / np.sqrt(np.square(x).mean(-1, keepdims=True) + epsilon) * scale
 
 
-def rotate(x, positions, base, size, neighbours, factors):
+def rotate(x, positions, base, size, neighbours, factors, magnitude=1.0):
     """Rotate the first ``size`` elements of a head, ``[positions, head]``."""
     pairs = size // 2
     first = x[:, 0:size:2] if neighbours else x[:, :pairs]
     second = x[:, 1:size:2] if neighbours else x[:, pairs:size]
     speed = np.exp(-np.log(base) * 2 * np.arange(pairs) / size) / factors
     turned = (first + 1j * second) * np.exp(1j * np.outer(positions, speed))
+    turned *= magnitude
     y = x.copy()
     if neighbours:
         y[:, 0:size:2], y[:, 1:size:2] = turned.real, turned.imag
@@ -45,7 +46,13 @@ def logits(model, tokens=None, x=None, steering=None):
     factors = w.get("rope_freqs.weight", 1.0)
     head = c["head_size"]
     rope = lambda y: rotate(
-        y, positions, c["base"], c["rope_size"], c["neighbours"], factors
+        y,
+        positions,
+        c["base"],
+        c["rope_size"],
+        c["neighbours"],
+        c.get("factors", factors),
+        c.get("magnitude", 1.0),
     )
     for i in range(c["layers"]):
         dense = lambda name, y, i=i: (

@@ -100,7 +100,10 @@ def test_every_beginning_of_a_file_is_refused(tmp_path):
 
 
 UNSUPPORTED = {
-    "llama.rope.scaling.type": ("yarn", "is 'yarn': a scaled rotary embedding is not"),
+    "llama.rope.scaling.type": (
+        "longrope",
+        "is 'longrope': supported are none, linear",
+    ),
     "llama.expert_count": (8, "llama.expert_count is 8: a mixture of experts is not"),
     "llama.logit_scale": (0.5, "llama.logit_scale is 0.5: scaled logits are not"),
     "llama.attention.value_length": (8, "values of size 8 and keys of size 16 in one"),

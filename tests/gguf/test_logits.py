@@ -49,6 +49,77 @@ def test_frequencies_are_divided_by_the_factors_in_the_file(tmp_path):
     assert abs(wanted - plain).max() > 0.1
 
 
+def yarn_factors(base, size, context, factor, fast, slow):
+    """Return what divides the frequencies, as in Hugging Face's code."""
+    pairs = np.arange(size // 2)
+    turns = context * base ** (-2 * pairs / size) / (2 * np.pi)  # in the old context
+    first = size * np.log(context / (fast * 2 * np.pi)) / (2 * np.log(base))
+    last = size * np.log(context / (slow * 2 * np.pi)) / (2 * np.log(base))
+    first, last = max(np.floor(first), 0), min(np.ceil(last), size - 1)
+    ramp = np.clip((pairs - first) / max(last - first, 0.001), 0, 1)
+    assert (ramp[turns > fast] == 0).all()
+    assert (ramp[turns < slow] == 1).all()
+    return 1 / (ramp / factor + (1 - ramp))
+
+
+SCALED = {
+    "linear": (
+        {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0},
+        {"factors": 4.0},
+    ),
+    "linear, by an old name": ({"llama.rope.scale_linear": 2.0}, {"factors": 2.0}),
+    "a factor of 0": (
+        {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 0.0},
+        {},
+    ),
+    "yarn": (
+        {
+            "llama.rope.scaling.type": "yarn",
+            "llama.rope.scaling.factor": 8.0,
+            "llama.rope.scaling.original_context_length": 4096,
+        },
+        {
+            "factors": yarn_factors(10000.0, 16, 4096, 8.0, 32.0, 1.0),
+            "magnitude": 1 + 0.1 * np.log(8.0),
+        },
+    ),
+    "yarn with settings": (
+        {
+            "llama.rope.scaling.type": "yarn",
+            "llama.rope.scaling.factor": 3.0,
+            "llama.rope.scaling.original_context_length": 512,
+            "llama.rope.scaling.attn_factor": 0.8,
+            "llama.rope.scaling.yarn_beta_fast": 16.0,
+            "llama.rope.scaling.yarn_beta_slow": 2.0,
+        },
+        {
+            "factors": yarn_factors(10000.0, 16, 512, 3.0, 16.0, 2.0),
+            "magnitude": 0.8 * (1 + 0.1 * np.log(3.0)),
+        },
+    ),
+    "yarn without extrapolation": (
+        {
+            "llama.rope.scaling.type": "yarn",
+            "llama.rope.scaling.factor": 3.0,
+            "llama.rope.scaling.yarn_ext_factor": 0.0,
+        },
+        {"factors": 3.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SCALED)
+def test_scaled_rotary_embeddings_equal_numpy(case, backend, tmp_path):
+    extra, expected = SCALED[case]
+    made = tiny(tmp_path, extra=extra)
+    made.sizes.update(expected)
+    found = load(made.path).logits(TOKENS)
+    wanted = reference.logits(made, TOKENS)
+    np.testing.assert_allclose(found.numpy(), wanted, **TOLERANCE)
+    plain = reference.logits(tiny(tmp_path, name="plain.gguf"), TOKENS)
+    assert (abs(wanted - plain).max() > 0.02) == bool(expected)
+
+
 def quantizable():
     """Return the types that gguf can write and read."""
     found = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from plugrad.importing import ModelError
 
 from .reader import GgufFile
+from .rope import SCALINGS, RopeScaling
 from .weights import is_supported
 
 __all__ = ["ARCHITECTURES", "Config", "matrix_shapes", "read_config"]
@@ -19,8 +20,6 @@ ARCHITECTURES = {"llama": True, "qwen2": False}
 # Settings that are not supported: the values that have no effect, and the beginning of
 # the message about any other value.
 UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "rope.scaling.type": (("none",), "a scaled rotary embedding is"),
-    "rope.scale_linear": ((0, 1), "a scaled rotary embedding is"),
     "expert_count": ((0,), "a mixture of experts is"),
     "logit_scale": ((0, 1), "scaled logits are"),
     "residual_scale": ((0, 1), "scaled residuals are"),
@@ -29,6 +28,7 @@ UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 MAX_SIZE = 2**31  # limit for each size in the metadata
 MAX_LAYERS = 10_000
+ROTATIONS = "a number from 0.001 to 1000000"
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Config:
         rope_base: The base of the frequencies of rotary embeddings.
         rope_size: The number of elements of a query that rotate.
         interleaved: Whether rotary embeddings rotate neighboring elements.
+        rope_scaling: How the frequencies of rotary embeddings are scaled.
 
     """
 
@@ -65,6 +66,7 @@ class Config:
     rope_base: float
     rope_size: int
     interleaved: bool
+    rope_scaling: RopeScaling = field(default_factory=RopeScaling)
 
 
 def read_config(file: GgufFile) -> Config:
@@ -133,6 +135,41 @@ class _Reading:
             rope_base=self.number("rope.freq_base", 10000.0),
             rope_size=self.integer("rope.dimension_count", head_size),
             interleaved=ARCHITECTURES[self.name],
+            rope_scaling=self.rope_scaling(context),
+        )
+
+    def rope_scaling(self, context: int) -> RopeScaling:
+        """Return how rotary embeddings are scaled; ``context`` is that of the file."""
+        kind = self.file.metadata.get(f"{self.name}.rope.scaling.type")
+        if kind is None and f"{self.name}.rope.scale_linear" in self.file.metadata:
+            kind, key = "linear", "rope.scale_linear"
+        else:
+            kind, key = kind or "none", "rope.scaling.factor"
+        if kind not in SCALINGS:
+            self.problems.append(
+                f"{self.name}.rope.scaling.type is {kind!r}: supported are "
+                f"{', '.join(SCALINGS)}; choose a model that uses one of them"
+            )
+            return RopeScaling()
+        if kind == "none":
+            return RopeScaling()
+        fits = lambda x: type(x) in (int, float) and 0 <= x < MAX_SIZE
+        factor = float(self.value(key, 1.0, "a number that is not negative", fits))
+        rotations = lambda x: type(x) in (int, float) and 1e-3 <= x <= 1e6
+        beta = lambda name, default: float(
+            self.value(f"rope.scaling.{name}", default, ROTATIONS, rotations)
+        )
+        if kind == "yarn" and self.number("rope.freq_base", 10000.0) <= 1:
+            self.problems.append(f"{self.name}.rope.freq_base must be above 1 for YaRN")
+        name = "rope.scaling.original_context_length"
+        return RopeScaling(
+            kind,
+            factor or 1.0,  # files write 0 for "not scaled"
+            self.integer(name, context),
+            self.number("rope.scaling.attn_factor", 1.0),
+            float(self.value("rope.scaling.yarn_ext_factor", 1.0, "a number", fits)),
+            beta("yarn_beta_fast", 32.0),
+            beta("yarn_beta_slow", 1.0),
         )
 
     def reject_unsupported(self) -> None:

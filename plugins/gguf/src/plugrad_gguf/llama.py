@@ -19,6 +19,7 @@ import plugrad as pg
 
 from .adapters import Pairs
 from .config import Config
+from .rope import scaled_frequencies
 from .weights import Params
 
 __all__ = ["Caches", "Changes", "embed", "rotary_tables", "run", "to_logits"]
@@ -70,7 +71,8 @@ def rotary_tables(
 
     Source:
         J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding",
-        2021; ``rope_freqs.weight`` divides the frequencies, as in Llama 3.1.
+        2021; ``rope_freqs.weight`` divides the frequencies, as in Llama 3.1. Those of
+        scaled embeddings: ``scaled_frequencies``.
     """
     powers = np.arange(0, config.rope_size, 2) / config.rope_size
     factors = params.vectors.get("rope_freqs.weight")
@@ -78,8 +80,12 @@ def rotary_tables(
         frequencies = config.rope_base**-powers
         if factors is not None:
             frequencies = frequencies / factors.numpy()
+        scaling = config.rope_scaling
+        frequencies = scaled_frequencies(
+            frequencies, scaling, config.rope_base, config.rope_size
+        )
         angles = np.arange(positions)[:, None] * frequencies
-        cos, sin = np.cos(angles), np.sin(angles)
+        cos, sin = (scaling.magnitude * f(angles) for f in (np.cos, np.sin))
     return pg.asarray(cos.astype(np.float32)), pg.asarray(sin.astype(np.float32))
 
 
