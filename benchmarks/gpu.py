@@ -27,7 +27,7 @@ the best turn counts. Every library runs in its own process; a library that is n
 installed is reported and left out. A ratio is the time of a peer divided by that of
 plugrad: above 1, plugrad is faster.
 
-Map: the report; the parts; the command line.
+Contents: the report; the parts; the command line.
 """
 
 from __future__ import annotations

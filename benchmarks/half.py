@@ -5,7 +5,7 @@ microseconds. The table marks ops that take more than three times as long as PyT
 
     python benchmarks/half.py [--threads 1] [--only exp softmax]
 
-``make peers`` installs PyTorch. Map: inputs; the table; measuring; printing.
+``make peers`` installs PyTorch. Contents: inputs; the table; measuring; printing.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The networks of the workloads, as a user of plugrad would write them.
 
-Map: classifiers and a step of their training; MobileNetV2; a transformer block.
+Contents: classifiers and a step of their training; MobileNetV2; a transformer block.
 """
 
 from __future__ import annotations

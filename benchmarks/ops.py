@@ -7,7 +7,7 @@ it is known::
 
     python benchmarks/ops.py [--json] [--only Conv2D Softmax]
 
-Map: inputs; the table, one row for each kernel; measuring; printing.
+Contents: inputs; the table, one row for each kernel; measuring; printing.
 """
 
 import argparse

@@ -33,7 +33,7 @@ comparison.
 ``--clock cpu`` counts CPU time instead of wall-clock time. Use it to compare single
 threads on a busy machine.
 
-Map: contestants; measuring; comparing; printing; the command line.
+Contents: contestants; measuring; comparing; printing; the command line.
 """
 
 from __future__ import annotations

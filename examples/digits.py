@@ -7,7 +7,7 @@ gradient of one kernel, Relu. This turns plain saliency maps into guided ones
 
     python examples/digits.py --seed 1 --epochs 30 --backend cpu --out digits.png
 
-Map: the data; the network; training; saliency; the picture; the command line.
+Contents: the data; the network; training; saliency; the picture; the command line.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ held by results. These commands wrote ``docs/profile.md``::
     make .venv/.group-demo
     OPENBLAS_NUM_THREADS=1 .venv/bin/python examples/profile_step.py --out docs
 
-Map: the step; the picture; the page; the command line.
+Contents: the step; the picture; the page; the command line.
 """
 
 from __future__ import annotations

@@ -199,7 +199,8 @@ def checksum(row: Iterable[Any]) -> int:
 def runs_on_opencl(test: str) -> bool:
     """Return whether a test that also runs on other backends runs on opencl.
 
-    The function with a row for each kernel is not counted, because it always runs.
+    For ``ALL_ROWS_TEST``, which has a row for each kernel and always runs whole, the
+    answer is False.
 
     Args:
         test: The id, as in ``tests/train/test_loop.py::test_a_line[opencl-2]``.

@@ -1,6 +1,6 @@
 """The cases of ``gpu.py``: arrays, work, and the calls of each library.
 
-Map: a case and the tables of cases; the calls in plugrad and in PyTorch.
+Contents: a case and the tables of cases; the calls in plugrad and in PyTorch.
 """
 
 from __future__ import annotations

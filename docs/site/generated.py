@@ -61,7 +61,7 @@ FAMILIES = {
         "adaptive norm pool sequence",
     ),
     "Reductions": (
-        "Sums, means and other reductions; sums and counts along an axis.",
+        "Sums, means and other reductions; cumulative sums and counts along an axis.",
         "cumulative nans reduce samples statistics",
     ),
     "Shapes": (

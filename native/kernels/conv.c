@@ -4,7 +4,8 @@
    packed block by block, and is never in memory as a whole. Filters are [*window, in /
    groups, out].
 
-   Map: the im2col matrix with windows as rows, and transposed; float32; other dtypes.
+   Contents: the im2col matrix with windows as rows, and transposed; float32; other
+   dtypes.
    */
 #include "winograd.h"
 #if READS_IN_PLACE

@@ -3,7 +3,7 @@
    Filters are [*window, channels, multiplier]. The input gradient is the same computation
    with other axes; with a multiplier, it also sums over the outputs of each channel.
 
-   Map: float32 without a multiplier; all dtypes.
+   Contents: float32 without a multiplier; all dtypes.
 */
 #include "gemm.h"
 #include "windows.h"

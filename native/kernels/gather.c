@@ -3,7 +3,7 @@
    An index consists of `depth` int32 coordinates, one for each axis in `sizes`. An
    index out of range is skipped, and `*bad` is set.
 
-   Map: indices; gather; scatter; scatter-add; one-hot. */
+   Contents: indices; gather; scatter; scatter-add; one-hot. */
 #include "rows.h"
 
 enum { GRAIN = 65536, COLUMNS = 64 };

@@ -1,6 +1,6 @@
 /* The matrix product of gemm.h, blocked for the caches and run on all threads.
 
-   Map: packing; blocking; products with few rows, which are not packed.
+   Contents: packing; blocking; products with few rows, which are not packed.
 */
 #include "tile.h"
 

@@ -6,7 +6,7 @@
    processes a word in one operation; without it, bytes are widened to 16 bits and
    multiplied in pairs. The packing of rows of A depends on which of the two is used.
 
-   Map: sums of products; micro-kernels; rows of A; the product; panels of B. */
+   Contents: sums of products; micro-kernels; rows of A; the product; panels of B. */
 #include "integer.h"
 
 #include INTRINSICS

@@ -1,6 +1,6 @@
 /* BatchMatMul, and the epilogue of fused kernels.
 
-   Map: the epilogue; float32; other dtypes.
+   Contents: the epilogue; float32; other dtypes.
 */
 #include "gemm.h"
 #include "mathematics.h"

@@ -1,7 +1,7 @@
 /* Float32 convolutions on native targets: the matrix product reads the windows in
    place, from the zero-padded input. conv.c contains the kernels.
 
-   Map: padding; offsets of windows and positions; the filter gradient in parts. */
+   Contents: padding; offsets of windows and positions; the filter gradient in parts. */
 #pragma once
 #include "gemm.h"
 #include "windows.h"

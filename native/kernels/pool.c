@@ -1,7 +1,7 @@
 /* Pooling over up to three axes, and its gradients. Channels are processed in blocks,
    whose results stay in registers.
 
-   Map: forward; backward; indices of maxima.
+   Contents: forward; backward; indices of maxima.
 */
 #include "windows.h"
 

@@ -5,7 +5,7 @@
    gates. Gates have the shape [steps][batch][gate][n], in PyTorch's order: i f g o for
    LSTM, r z n for GRU.
 
-   Map: shared functions; LSTM and its gradient; GRU and its gradient. */
+   Contents: shared functions; LSTM and its gradient; GRU and its gradient. */
 #include "gemm.h"
 #include "mathematics.h"
 

@@ -1,7 +1,8 @@
 /* Reductions of [outer, n, inner] to [outer, parts, inner]: each part reduces `chunk`
    of the n rows. Python repeats the call until there is one part.
 
-   Map: folds (sum, prod, max, min; a mean is a sum with a divisor); argmax and argmin.
+   Contents: folds (sum, prod, max, min; a mean is a sum with a divisor); argmax and
+   argmin.
 
    A fold accumulates into a line of LINE results, in vector loops; if rows are short, a
    line contains as many rows as fit. Float32 is summed in float32 over at most ROWS

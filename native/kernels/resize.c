@@ -1,7 +1,7 @@
 /* Weighted sums along one axis: y[o, i, :] = the sum of weight · x[o, index, :] over the
    terms of i. Resizing consists of two such sums, and so does its transpose.
 
-   Map: weighted sums; cropping boxes. */
+   Contents: weighted sums; cropping boxes. */
 #include "loops.h"
 
 typedef struct {

@@ -1,7 +1,8 @@
 /* The micro-kernel of the matrix product, on WebAssembly and on native targets. It
    keeps a tile of C in registers.
 
-   Map: panels of A and of B; the micro-kernel on WebAssembly; on native targets. */
+   Contents: panels of A and of B; the micro-kernel on WebAssembly; on native targets.
+   */
 #pragma once
 #include "gemm.h"
 

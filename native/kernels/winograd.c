@@ -6,7 +6,7 @@
    is a matrix product [tiles, in] [in, out]. On WebAssembly, Bᵀ d B is computed while
    the operand A of the product is packed.
 
-   Map: filter transform; input transform; output transform; the convolution. */
+   Contents: filter transform; input transform; output transform; the convolution. */
 #include "winograd.h"
 
 typedef struct {

@@ -9,7 +9,7 @@ stabilizer the sign of the denominator. Cases whose name ends in ``as published`
 recorded with lxt unchanged, all others with stabilizers like those of
 plugrad-attribution.
 
-Map: the weights; the networks in PyTorch, with lxt's functions; the record.
+Contents: the weights; the networks in PyTorch, with lxt's functions; the record.
 """
 
 import json

@@ -6,7 +6,7 @@ gradient of each surrogate at 1,000 points in float64. ``reference_spikes.json``
 contains the loss and the gradients of a spiking network in float32, because the spikes
 of snntorch are float32.
 
-Map: the points and the network; both in PyTorch; the records.
+Contents: the points and the network; both in PyTorch; the records.
 """
 
 import json

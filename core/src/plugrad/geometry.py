@@ -3,8 +3,8 @@
 An op applies a rule once and passes the result to the kernel as an attribute, so no
 backend recomputes an output shape, or computes a different one.
 
-Map: ``Windows`` of convolutions and pooling, made by ``windows``, ``convolution`` and
-``depthwise``; ``Resizing`` and ``Rotation`` of images; axes; shapes; strides.
+Contents: ``Windows`` of convolutions and pooling, made by ``windows``, ``convolution``
+and ``depthwise``; ``Resizing`` and ``Rotation`` of images; axes; shapes; strides.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ and raises them together::
                 raise importing.ModelError(problems)
             ...
 
-Map: load errors; inputs of a node; inputs of a model; order; values during a run.
+Contents: load errors; inputs of a node; inputs of a model; order; values during a run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 /* Top k and sorting, by integer keys that ascend as elements descend; NaN is first. A
    32-bit key and the index form one 64-bit number, so that all numbers are distinct.
 
-   Map: keys; sorting; selection; rows; sorting of values without indices. */
+   Contents: keys; sorting; selection; rows; sorting of values without indices. */
 #include "plugrad.h"
 
 enum { INSERTION_MAX_K = 32, INSERTION_MAX_ELEMENTS = 48, RADIX_DIGITS = 256 };

@@ -6,7 +6,7 @@ between two calls. ``$e`` is an expression that reads state, ``$v`` a new value 
 same kind, ``$s`` a small number, ``$n`` the number of this use of the entry, and
 ``$block`` lines that compute a new ``y``.
 
-Map: ``Entry``, ``parsed``; ``VALUES`` that state may have; ``HOLDERS`` of a value.
+Contents: ``Entry``, ``parsed``; ``VALUES`` that state may have; ``HOLDERS`` of a value.
 ``grammar_of_reading`` contains the ways to read a value, ``grammar_of_running`` the
 code around the lines that read it.
 """

@@ -1,7 +1,7 @@
 """The code around the lines of random programs.
 
-Map: ``RUNNERS``, code around lines; ``STATEFUL_PARTS``, parts that do more than read
-one value; ``HOSTS``, definitions of the function that ``jit`` gets.
+Contents: ``RUNNERS``, code around lines; ``STATEFUL_PARTS``, parts that do more than
+read one value; ``HOSTS``, definitions of the function that ``jit`` gets.
 """
 
 from .grammar import parsed

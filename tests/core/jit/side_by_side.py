@@ -1,6 +1,6 @@
 """Run a program with state eagerly and jitted, and compare the two after each event.
 
-Map: ``Instance``, a program that was set up; ``shown``, the text of its state;
+Contents: ``Instance``, a program that was set up; ``shown``, the text of its state;
 ``compared``, which returns an ``Outcome``; ``shrunk`` and ``report`` for a program
 whose runs differ.
 """

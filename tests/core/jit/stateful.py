@@ -3,7 +3,7 @@
 A program consists of parts: lines that set it up, lines of a function and changes of
 its state. A run of a program is a list of events: changes and calls.
 
-Map: the names that programs use; ``Program``; ``Writer``, ``random_program``.
+Contents: the names that programs use; ``Program``; ``Writer``, ``random_program``.
 ``side_by_side`` runs the programs.
 """
 

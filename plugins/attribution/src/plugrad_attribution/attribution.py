@@ -1,6 +1,6 @@
 """``attribute``: the relevance of an input for a value of a model.
 
-Map: ``Attribution``; ``attribute``; chunks.
+Contents: ``Attribution``; ``attribute``; chunks.
 """
 
 from __future__ import annotations

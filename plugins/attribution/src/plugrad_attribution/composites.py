@@ -3,7 +3,7 @@
 A composite is a table of gradients that is built once. It has no state, so it may be
 used by several threads, for any model, and under ``jit``.
 
-Map: ``Composite``; composites of zennit by name; AttnLRP, CP-LRP and RelP.
+Contents: ``Composite``; composites of zennit by name; AttnLRP, CP-LRP and RelP.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The patterns are small, so that a few of them cover many ways to write a functio
 GELU is a product of ``x`` and ``1 + erf(x / √2)``; each factor gets half, and the half
 of the second factor then passes to ``x``.
 
-Map: norms; activations; softmax; attention with constant weights; constant gates.
+Contents: norms; activations; softmax; attention with constant weights; constant gates.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``coverage``: which rules apply in a model; here, a missing rule is not an error.
 
-Map: ``Covered`` and ``Coverage``; ``coverage``.
+Contents: ``Covered`` and ``Coverage``; ``coverage``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeepLIFT and DeepSHAP: contributions to a difference, by secants.
 
-Map: ``deep_lift``; ``deep_shap``; the check that contributions add up.
+Contents: ``deep_lift``; ``deep_shap``; the check that contributions add up.
 """
 
 from __future__ import annotations

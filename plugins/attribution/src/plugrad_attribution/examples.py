@@ -1,6 +1,6 @@
 """Helpers that the methods share: checks of arguments, explained values, and chunks.
 
-Map: checks; the value that is explained, and its gradient; chunks.
+Contents: checks; the value that is explained, and its gradient; chunks.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Rules such as flat and box are for this layer alone. It is found by patterns tha
 at the marked input. A model may rearrange its input first: pad it, reshape it, or
 permute its axes.
 
-Map: rearrangements of the input; the paths from the input to a layer; the gradients.
+Contents: rearrangements of the input; the paths from the input to a layer; the
+gradients.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 functions call the ones they replace, so relevance does not change, and pass what they
 see to a callback.
 
-Map: ``Flow``, one report; ``watched``; the kernels and patterns that are watched.
+Contents: ``Flow``, one report; ``watched``; the kernels and patterns that are watched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Methods that need only gradients: the model's own, or a modified one for ReLU.
 
-Map: ``Contributions``; integrated gradients; SmoothGrad; guided backpropagation and
-deconvnet.
+Contents: ``Contributions``; integrated gradients; SmoothGrad; guided backpropagation
+and deconvnet.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each value is identified by the name of the scope that computes it. The backward
 visits the kernels in reverse order, so the first one that it visits in a scope has
 computed the result of the scope.
 
-Map: results of scopes; ``grad_cam``; ``patching``.
+Contents: results of scopes; ``grad_cam``; ``patching``.
 """
 
 from __future__ import annotations

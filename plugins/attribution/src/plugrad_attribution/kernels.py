@@ -5,7 +5,7 @@ needs no rule. An element-wise function ``y = g(x)`` gets ``dy · y / x``: all o
 relevance goes to its input (the identity rule). Of two factors that both depend on the
 input, each gets half.
 
-Map: the linear kernels; element-wise functions; products; sums; normalizations;
+Contents: the linear kernels; element-wise functions; products; sums; normalizations;
 softmax; the kernels for which there is no rule.
 """
 

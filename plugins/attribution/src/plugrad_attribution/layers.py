@@ -5,7 +5,8 @@ module finds them by patterns, and passes rules an object that does not depend o
 kind of the layer. Rules call its ``forward`` and ``backward`` with other weights and
 inputs.
 
-Map: ``Layer``; the kinds of layers, each with its kernels; the first layer of a model.
+Contents: ``Layer``; the kinds of layers, each with its kernels; the first layer of a
+model.
 """
 
 from __future__ import annotations

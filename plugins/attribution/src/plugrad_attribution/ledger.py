@@ -5,7 +5,7 @@ share, softmax has a constant of its own, and a kernel without a rule may lose a
 amount. The ledger adds up the relevance before and after each run, and books the
 differences.
 
-Map: ``Row`` and ``Ledger``; ``Bookkeeper``, which makes a ledger from flows.
+Contents: ``Row`` and ``Ledger``; ``Bookkeeper``, which makes a ledger from flows.
 """
 
 from __future__ import annotations

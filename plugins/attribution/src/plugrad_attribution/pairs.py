@@ -6,7 +6,7 @@ Both passes visit the same kernels in the same order. Because the two runs are s
 and not two halves of one batch, no rule needs to know which axis of a tensor is the
 batch axis.
 
-Map: ``Runs``; the block in which they are recorded; gradients that read both runs.
+Contents: ``Runs``; the block in which they are recorded; gradients that read both runs.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Here the gates ``i, f, o`` count as constants. Otherwise they would get half of 
 product, and pass it on through a sigmoid. At 0, a sigmoid is 1/2, a value that no input
 explains, and over many steps the relevances of such values grow without limit.
 
-Map: helpers for sequences; LSTM; GRU; the table.
+Contents: helpers for sequences; LSTM; GRU; the table.
 
 Source:
     L. Arras et al., "Explaining and Interpreting LSTMs", 2019 ("signal-take-all").

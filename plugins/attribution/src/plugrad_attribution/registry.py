@@ -5,7 +5,7 @@ A distribution publishes a composite as an entry point of the group
 ``Composite``, such as its class. The name begins with that of the distribution's
 package, as in ``my_rules.AbsoluteShares``.
 
-Map: ``composite`` and ``composite_names``; entry points.
+Contents: ``composite`` and ``composite_names``; entry points.
 """
 
 from __future__ import annotations

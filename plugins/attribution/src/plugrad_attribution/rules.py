@@ -8,7 +8,7 @@ With ``z = f(x, w) + b`` and ``R`` the relevance of ``z``, most rules compute
 ``R_i = x_i · Σ_j w'_ij · R_j / z'_j``, where ``w'`` and ``z'`` are the weights and sums
 as the rule modifies them. A stabilizer moves ``z'`` away from zero.
 
-Map: rules that return relevance divided by value; rules of the first layer, which
+Contents: rules that return relevance divided by value; rules of the first layer, which
 return relevance itself; helpers.
 """
 

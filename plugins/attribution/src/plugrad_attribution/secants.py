@@ -6,8 +6,8 @@ input. Over all inputs, ``Σ m · (x - x₀) = Σ dy · (y - y₀)``: the rule l
 For complex tensors, the real parts of ``Σ m* · (x - x₀)`` and ``Σ dy* · (y - y₀)`` are
 equal; the star is the complex conjugate.
 
-Map: rules of element-wise functions, products, maxima, ``where`` and softmax; the rule
-for each kernel; the overrides.
+Contents: rules of element-wise functions, products, maxima, ``where`` and softmax; the
+rule for each kernel; the overrides.
 """
 
 from __future__ import annotations

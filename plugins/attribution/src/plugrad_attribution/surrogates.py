@@ -28,8 +28,8 @@ Example:
     ...     pg.grad(pg.step)(0.01).item()
     0.25
 
-Map: surrogates of spikes; straight-through estimators; the tables of the packs; checks
-of arguments.
+Contents: surrogates of spikes; straight-through estimators; the tables of the packs;
+checks of arguments.
 
 """
 

@@ -27,8 +27,8 @@ them. A program consists of three tables:
 The C function ``run_region`` takes the addresses of the values, in the order of the
 slots, and the number of elements. A tile has ``Slots.tile_size`` elements.
 
-Map: ``machine_code``; ``Loop``, the C loop that replaces a kernel; ``program``, the
-steps of a region; ``tables``, the program as bytes; ``Slots``, where its values are
+Contents: ``machine_code``; ``Loop``, the C loop that replaces a kernel; ``program``,
+the steps of a region; ``tables``, the program as bytes; ``Slots``, where its values are
 stored.
 """
 

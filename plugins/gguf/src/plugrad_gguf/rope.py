@@ -1,6 +1,6 @@
 """Scaled rotary embeddings, for texts longer than those of the training.
 
-Map: ``RopeScaling``; ``scaled_frequencies``.
+Contents: ``RopeScaling``; ``scaled_frequencies``.
 """
 
 from __future__ import annotations

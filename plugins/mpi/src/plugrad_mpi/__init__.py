@@ -4,7 +4,7 @@ MPI starts when a function first needs it, not with ``import plugrad_mpi``. A mo
 imported when one of its names is first used, because plugrad imports this package
 whenever it loads entry points.
 
-Map: ``contracts``, ``plugin`` and ``kernels``, the collectives as kernels;
+Contents: ``contracts``, ``plugin`` and ``kernels``, the collectives as kernels;
 ``collectives``, the same as functions; ``world``, the ranks and the watchdog;
 ``parallel``, gradients, data, checkpoints and messages; ``zero``, an optimizer with
 sharded state.

@@ -4,7 +4,7 @@ The values of an array are read in place if the backend shares its memory (as cp
 wasm do), and are downloaded otherwise. On cpu the result is the array that MPI fills;
 other backends copy it. Collectives without arithmetic move bytes, for any dtype.
 
-Map: the kernels; pending sums.
+Contents: the kernels; pending sums.
 """
 
 from __future__ import annotations

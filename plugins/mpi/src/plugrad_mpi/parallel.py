@@ -3,8 +3,8 @@
 Gradients are averaged in buckets: tensors of one dtype that are sent as one message.
 A bucket is sent as soon as it is full; at the end, ``means`` waits for all buckets.
 
-Map: ``data_parallel``, ``overlap`` and ``average``; data and parameters; checkpoints
-and messages.
+Contents: ``data_parallel``, ``overlap`` and ``average``; data and parameters;
+checkpoints and messages.
 """
 
 from __future__ import annotations

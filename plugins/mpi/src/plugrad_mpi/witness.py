@@ -11,7 +11,7 @@ kills can end first. Therefore each rank also holds a pipe open. Linux closes th
 of an ending process from the highest number down, and the number of the pipe is above
 that of the socket, so the witness notices the end of the pipe first.
 
-Map: ``start`` and ``Witness``, which the ranks call; the code of the process.
+Contents: ``start`` and ``Witness``, which the ranks call; the code of the process.
 """
 
 from __future__ import annotations

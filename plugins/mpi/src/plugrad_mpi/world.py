@@ -6,7 +6,8 @@ runs: if a collective takes longer than ``PLUGRAD_MPI_TIMEOUT`` seconds, the wat
 makes all ranks report where they are, and ends the job. An uncaught exception ends the
 job as well.
 
-Map: ``rank``, ``size``, ``barrier``; ``World``; the watchdog; the location of a rank.
+Contents: ``rank``, ``size``, ``barrier``; ``World``; the watchdog; the location of a
+rank.
 """
 
 from __future__ import annotations

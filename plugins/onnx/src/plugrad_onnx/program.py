@@ -5,7 +5,8 @@ before the steps that depend on the inputs. Shapes, and values computed from the
 NumPy arrays on the host. A step gets tensors, except for the inputs that it reads on
 the host.
 
-Map: ``OnnxProgram`` and ``OnnxStep``; ``Session``; ``Branch``, called by control ops.
+Contents: ``OnnxProgram`` and ``OnnxStep``; ``Session``; ``Branch``, called by control
+ops.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Custom kernels in OpenCL C: contract, kernel, gradient and op in one call.
 
-Map: ``elementwise_kernel``, from an expression; ``source_kernel``, from a whole kernel;
-``CustomKernel``, the op that both return; contracts. ``custom_source`` handles the C
-code.
+Contents: ``elementwise_kernel``, from an expression; ``source_kernel``, from a whole
+kernel; ``CustomKernel``, the op that both return; contracts. ``custom_source`` handles
+the C code.
 """
 
 from __future__ import annotations

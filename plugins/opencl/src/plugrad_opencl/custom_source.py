@@ -1,6 +1,6 @@
 """The OpenCL C of custom kernels: an expression, or a whole kernel with parameters.
 
-Map: ``body``, the function of an elementwise kernel; ``Source``, a whole kernel;
+Contents: ``body``, the function of an elementwise kernel; ``Source``, a whole kernel;
 ``number`` and ``working_dtype``, for values and dtypes.
 """
 

@@ -13,7 +13,8 @@ c``). These types can be used in an expression:
 A comparison of vectors returns a mask: ``TRUTH(a < b)`` converts it to bool, and
 ``WHERE(mask, a, b)`` selects elements. ``cl/math.cl`` has more functions.
 
-Map: ``elementwise``, the kernels; ``Programs``, their programs by dtype and layout.
+Contents: ``elementwise``, the kernels; ``Programs``, their programs by dtype and
+layout.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ are bit-identical. On a GPU, where a launch costs more than most kernels, severa
 reductions over the same axes form one kernel. This kernel also stores the values of the
 region that later steps read.
 
-Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C code.
+Contents: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C code.
 """
 
 from __future__ import annotations

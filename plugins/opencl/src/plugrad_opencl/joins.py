@@ -1,6 +1,6 @@
 """Concatenates and splits arrays on a GPU, several arrays in one launch.
 
-Map: ``put_together``, which concatenates; ``take_apart``, which splits.
+Contents: ``put_together``, which concatenates; ``take_apart``, which splits.
 """
 
 from __future__ import annotations

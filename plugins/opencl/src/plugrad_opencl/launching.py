@@ -1,6 +1,7 @@
 """Launches compiled kernels with their arguments in the queues of a device.
 
-Map: ``Launch``; ``Relaunch``, a launch with constant numbers; the number of work items.
+Contents: ``Launch``; ``Relaunch``, a launch with constant numbers; the number of work
+items.
 """
 
 from __future__ import annotations

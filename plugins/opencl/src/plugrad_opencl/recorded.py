@@ -7,8 +7,8 @@ same, later calls only replay these launches with other buffers (``Launches``).
 
 A kernel is not recorded if it reads or writes values on the host, or checks indices.
 
-Map: ``by_shape``, a kernel that is recorded for each shape; ``Recorded``; ``Notes``,
-the record of one call; ``Launches``.
+Contents: ``by_shape``, a kernel that is recorded for each shape; ``Recorded``;
+``Notes``, the record of one call; ``Launches``.
 """
 
 from __future__ import annotations

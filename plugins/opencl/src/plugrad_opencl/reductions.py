@@ -3,8 +3,8 @@
 A long reduction is split into parts, which are reduced in parallel; then their results
 are reduced.
 
-Map: ``along``, a reduction of an array; ``staged``, its launches; ``planned``, how a
-launch is split; ``reducer``, the kernel.
+Contents: ``along``, a reduction of an array; ``staged``, its launches; ``planned``, how
+a launch is split; ``reducer``, the kernel.
 """
 
 from __future__ import annotations

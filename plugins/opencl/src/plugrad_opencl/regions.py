@@ -4,7 +4,7 @@ Each step becomes a separate C function. The compiler contracts a product and a 
 within a function, as it does in the kernel of the step, but not across functions.
 Therefore the results have the same bits as those of the separate kernels.
 
-Map: ``fusable``, which steps can be in a region; ``compiled``, the function of a
+Contents: ``fusable``, which steps can be in a region; ``compiled``, the function of a
 region; ``Code``, its C code.
 """
 

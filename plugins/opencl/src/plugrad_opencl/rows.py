@@ -7,8 +7,8 @@ needs are computed again, because that costs less than keeping them in registers
 Each step runs the function of its kernel, so the results have the same bits as those of
 the separate kernels.
 
-Map: ``is_row``, which kernels are row kernels; ``compiled``, a region as one kernel;
-``_RegionCode``, its C code.
+Contents: ``is_row``, which kernels are row kernels; ``compiled``, a region as one
+kernel; ``_RegionCode``, its C code.
 """
 
 from __future__ import annotations

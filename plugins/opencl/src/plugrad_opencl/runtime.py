@@ -1,7 +1,7 @@
 """A running device: queues, kernels, pending index checks, and shutdown.
 
-Map: ``Device`` (launching, copying, memory, checking indices, timing); forks and the
-end of the process. Launches are in ``launching``.
+Contents: ``Device`` (launching, copying, memory, checking indices, timing); forks and
+the end of the process. Launches are in ``launching``.
 """
 
 from __future__ import annotations

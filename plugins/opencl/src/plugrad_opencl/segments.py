@@ -3,7 +3,7 @@
 On a GPU, each element of a small result reads the ids of all rows. For a larger result,
 a stable sort first orders the rows by segment.
 
-Map: ``segment_sum``; ``_sorted``, the sort.
+Contents: ``segment_sum``; ``_sorted``, the sort.
 """
 
 from __future__ import annotations

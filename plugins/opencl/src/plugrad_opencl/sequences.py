@@ -5,9 +5,9 @@ launch if possible. Reductions come last, with the steps whose results only they
 step that depends on no row kernel is computed as late as possible, in the part that
 reads its result.
 
-Map: ``compiled``; ``_levels``, the parts of the steps; ``_chunks``, the reductions of a
-launch; ``_shared``, for rows that are normalized several times; ``single_kernel``, for
-graphs of one step.
+Contents: ``compiled``; ``_levels``, the parts of the steps; ``_chunks``, the reductions
+of a launch; ``_shared``, for rows that are normalized several times; ``single_kernel``,
+for graphs of one step.
 """
 
 from __future__ import annotations

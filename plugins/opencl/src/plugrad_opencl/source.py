@@ -1,6 +1,7 @@
 """Builds OpenCL C from the templates ``cl/*.cl``, by filling in types and names.
 
-Map: the C types of dtypes; ``kernel``, which builds a kernel from a file; its parts.
+Contents: the C types of dtypes; ``kernel``, which builds a kernel from a file; its
+parts.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ ms with three TF32 products and 1.50 ms with one.
 Products with few rows are memory-bound, and read the other matrix once
 (``cl/thin.cl``).
 
-Map: ``product``; ``thin``; ``chosen``; ``has_matrix_units``; how matrices are read;
-``places``, tables of windows.
+Contents: ``product``; ``thin``; ``chosen``; ``has_matrix_units``; how matrices are
+read; ``places``, tables of windows.
 """
 
 from __future__ import annotations

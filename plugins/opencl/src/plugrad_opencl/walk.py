@@ -1,6 +1,6 @@
 """Builds kernels whose output elements depend on one element of each input.
 
-Map: ``walk``, the kernel around the code for an element; ``layout``, how shapes
+Contents: ``walk``, the kernel around the code for an element; ``layout``, how shapes
 broadcast.
 """
 

@@ -7,7 +7,7 @@ synchronized and renamed. A killed process therefore leaves the earlier checkpoi
 intact; at most it leaves temporary files, which a later ``save`` removes when no other
 process is writing.
 
-Map: ``Checkpoints``; files and checksums; trees.
+Contents: ``Checkpoints``; files and checksums; trees.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each iteration over a batches object yields one epoch. ``state`` is its position;
 assigning a saved ``state`` continues there, with the same batches.
 
-Map: ``Batches``; ``IterableBatches``; padding; ``Prefetch``.
+Contents: ``Batches``; ``IterableBatches``; padding; ``Prefetch``.
 """
 
 from __future__ import annotations

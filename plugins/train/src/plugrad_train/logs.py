@@ -1,6 +1,6 @@
 """Callbacks of ``fit``: early stopping, logs, curves and the progress bar.
 
-Map: ``EarlyStopping``; ``JsonLines`` and ``read_log``; ``draw_curves``; the
+Contents: ``EarlyStopping``; ``JsonLines`` and ``read_log``; ``draw_curves``; the
 callbacks that ``fit`` opens.
 """
 

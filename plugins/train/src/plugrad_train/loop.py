@@ -1,6 +1,6 @@
 """The training loop ``fit``, and its parts for loops of your own.
 
-Map: ``train_step``; ``fit`` and its result; the loop.
+Contents: ``train_step``; ``fit`` and its result; the loop.
 """
 
 from __future__ import annotations

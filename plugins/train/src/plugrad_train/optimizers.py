@@ -4,7 +4,7 @@
 parameters and the new state. (In optax, ``update`` returns the change of the
 parameters.) Argument names, defaults and formulas match optax.
 
-Map: ``Optimizer``, ``chain``; the optimizers.
+Contents: ``Optimizer``, ``chain``; the optimizers.
 """
 
 from __future__ import annotations

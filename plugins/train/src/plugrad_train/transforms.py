@@ -5,7 +5,8 @@ functions over trees: ``init(params) -> state``, and ``update(updates, state, pa
 (updates, state)``. The state consists of tensors only, even the number of steps, so
 that ``pg.jit`` records one step and replays it.
 
-Map: ``Transform`` and ``chained``; moments and momentum; scale; weights and clipping.
+Contents: ``Transform`` and ``chained``; moments and momentum; scale; weights and
+clipping.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Their states consist of tensors, so ``pg.jit`` records a step once.
 
-Map: ``accumulate``; ``average_params``; ``skip_nonfinite`` and ``check_finite``;
+Contents: ``accumulate``; ``average_params``; ``skip_nonfinite`` and ``check_finite``;
 ``scale_loss`` and ``half_precision``.
 """
 

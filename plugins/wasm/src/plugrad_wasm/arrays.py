@@ -1,7 +1,7 @@
 """Native arrays: contiguous, row-major, in linear memory; strings are NumPy arrays.
 
-Map: ``WasmArray`` and its ``view``; ``WasmOwner``, which owns a block; ``empty``, which
-allocates the results of kernels; ``WasmArrays``, which moves values in and out.
+Contents: ``WasmArray`` and its ``view``; ``WasmOwner``, which owns a block; ``empty``,
+which allocates the results of kernels; ``WasmArrays``, which moves values in and out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks the arguments of load_kernel, and sanitizes texts from untrusted modules.
 
-Map: ``contract``; ``limits``; ``compiled`` and ``checked``, for a module; ``printable``
-and ``reason``, for texts from untrusted modules.
+Contents: ``contract``; ``limits``; ``compiled`` and ``checked``, for a module;
+``printable`` and ``reason``, for texts from untrusted modules.
 """
 
 from __future__ import annotations

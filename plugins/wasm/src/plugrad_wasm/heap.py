@@ -10,8 +10,8 @@ value, which ``Heap._commit`` stores; nothing else can run within the commit. If
 anything has changed in the meantime, the change is computed again. No block is lost if
 an exception occurs.
 
-Map: ``Block``; ``Extents``; ``Heap.fill``; cutting extents, and gathering free blocks
-when memory is exhausted; statistics.
+Contents: ``Block``; ``Extents``; ``Heap.fill``; cutting extents, and gathering free
+blocks when memory is exhausted; statistics.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ through private names of wasmtime's Python package (``_ffi``, ``_func``, ``_inst
 - *Delete it* when ``Func.__call__`` takes less than 5 us, or if
   ``benchmarks/tricks.py`` shows a speedup below 1.3.
 
-Map: ``engine`` (the compiler); ``HostFunction``; ``on_large_stack``; ``Instance``
+Contents: ``engine`` (the compiler); ``HostFunction``; ``on_large_stack``; ``Instance``
 (``prepare`` a frequent call, ``invoke`` a rare one); ``Library`` and ``WasmProgram``,
 our own modules; errors; memories.
 """

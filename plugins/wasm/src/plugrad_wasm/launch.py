@@ -5,8 +5,9 @@ wider type that can represent all of their values (int8 in int32, float16 in flo
 and cast back: the result wraps or rounds as if it had been computed in the dtype
 itself. The cpu backend handles strings.
 
-Map: ``Exports`` (by dtype); ``unary``, ``binary``; descriptors: ``operands`` (which
-broadcast) and ``rows``; moving elements: ``take``, ``spread``, ``put``; ``cast``.
+Contents: ``Exports`` (by dtype); ``unary``, ``binary``; descriptors: ``operands``
+(which broadcast) and ``rows``; moving elements: ``take``, ``spread``, ``put``;
+``cast``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bytes of a ``plugrad_call`` (include/plugrad_kernel.h).
 
-Map: ``numbers``, for an attribute; ``layout``, for a call.
+Contents: ``numbers``, for an attribute; ``layout``, for a call.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ one tile of elements at a time, so that intermediate results stay in the first-l
 cache. A region becomes a program in linear memory; no machine code is generated for it.
 ``plugrad_cpu.regions`` defines the format.
 
-Map: ``LOOPS``, the C loops that replace kernels; ``fusable``; ``compiled``.
+Contents: ``LOOPS``, the C loops that replace kernels; ``fusable``; ``compiled``.
 """
 
 from __future__ import annotations

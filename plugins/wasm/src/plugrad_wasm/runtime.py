@@ -1,7 +1,7 @@
 """The machine: the modules that run kernels, their memory, and the workers.
 
-Map: ``Machine``: opening; memory and calls (``kernel`` returns a caller); handling of
-kernels that end early; workers and forks. ``Callers`` and ``Cached`` are its tables.
+Contents: ``Machine``: opening; memory and calls (``kernel`` returns a caller); handling
+of kernels that end early; workers and forks. ``Callers`` and ``Cached`` are its tables.
 Each array refers to the machine whose memory contains it. Importing this module starts
 nothing.
 """

@@ -4,7 +4,7 @@ The module gets a ``plugrad_call`` (include/plugrad_kernel.h) and everything tha
 points to in new pages after those that the module has used so far. Addresses that the
 module writes are not trusted: results are read from where the outputs were placed.
 
-Map: ``SandboxedKernel``: loading, a call, its errors; ``Clock``; results; forks.
+Contents: ``SandboxedKernel``: loading, a call, its errors; ``Clock``; results; forks.
 ``checks`` contains the checks of a module, and ``layout`` the bytes of a call.
 """
 

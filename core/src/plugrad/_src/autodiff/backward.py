@@ -2,7 +2,7 @@
 
 Gradients are ops, so outer tapes record them and derivatives of any order work.
 
-Map: ``backward``; one node; one of its inputs; the cotangent of a value.
+Contents: ``backward``; one node; one of its inputs; the cotangent of a value.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ The same holds for values that leave plugrad. Results computed from ``x.numpy()`
 no gradient, but reading a value for a log or a decision is fine. So ``grad`` warns only
 if the result depends on no argument; ``debug`` raises an error at the line that reads.
 
-Map: ``check_leaves``; ``warn_if_lost`` and ``warn_if_read``; ``_notice_read``; checks
-of results.
+Contents: ``check_leaves``; ``warn_if_lost`` and ``warn_if_read``; ``_notice_read``;
+checks of results.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Arguments and results may be trees of tensors (``plugrad.tree``). ``backward`` walks the
 tape.
 
-Map: ``grad`` and similar functions; ``variable_grads``; ``vjp`` and ``jvp``;
+Contents: ``grad`` and similar functions; ``variable_grads``; ``vjp`` and ``jvp``;
 ``stop_gradient``; the forward pass.
 """
 

@@ -6,7 +6,7 @@ the function does not see. Its kernel functions call batching rules. A rule runs
 on whole batches, outside of the ``vmap``, where outer tapes record them and an outer
 ``vmap`` batches them again.
 
-Map: ``Batched``; ``BatchingBackend``; ``Level``, one ``vmap`` that is running.
+Contents: ``Batched``; ``BatchingBackend``; ``Level``, one ``vmap`` that is running.
 """
 
 from __future__ import annotations

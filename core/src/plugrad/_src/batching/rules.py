@@ -5,9 +5,9 @@ axis 0; then the inputs by position and the attributes by name. It returns outpu
 have the examples on axis 0, or NotImplemented to have the decomposition batched.
 Kernels without a rule here are batched by their decomposition.
 
-Map: ``elementwise``; ``leading``, which adapts attributes; ``each``; shapes; matrices;
-gather and segment sums; ``batching``, and the rule of each kernel. Convolutions and
-pooling are in ``windows``.
+Contents: ``elementwise``; ``leading``, which adapts attributes; ``each``; shapes;
+matrices; gather and segment sums; ``batching``, and the rule of each kernel.
+Convolutions and pooling are in ``windows``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``jit`` compares the values that a function reads. This module tells it which code
 objects ran in a call, and which globals, attributes and modules they name.
 
-Map: ``Names`` and ``names_in``; what is trusted; ``RunningCode``; ``code_of``, an
+Contents: ``Names`` and ``names_in``; what is trusted; ``RunningCode``; ``code_of``, an
 estimate for a function that has not run.
 """
 

@@ -6,8 +6,8 @@ in which it was created. So does a thread if threads inherit the context
 a function in another thread inside the current scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
-Map: ``Run`` (what observers can read); ``Context``, and the variable that contains it;
-``Scope``, which changes it for a block; notifying observers.
+Contents: ``Run`` (what observers can read); ``Context``, and the variable that contains
+it; ``Scope``, which changes it for a block; notifying observers.
 """
 
 from __future__ import annotations

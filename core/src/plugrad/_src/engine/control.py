@@ -1,6 +1,6 @@
 """Public functions to choose and register backends, and to register kernels.
 
-Map: backends; kernels. Gradients are in ``overrides``.
+Contents: backends; kernels. Gradients are in ``overrides``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 implement this path, and the recording on a single tape. The slow path tries, in this
 order: observers, tapes, implementation, decomposition, host, fallback.
 
-Map: the active backend; ``run``; the other ways to run; moving.
+Contents: the active backend; ``run``; the other ways to run; moving.
 """
 
 from __future__ import annotations

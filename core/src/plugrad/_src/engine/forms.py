@@ -4,7 +4,7 @@ A form is one way to compose an op from kernels. While an override of a pattern 
 force, tapes keep the runs that may be parts of it. If the last part runs and the others
 are found, its node becomes a node of the whole (see ``gradients``).
 
-Map: ``Form`` and its parts; ``Whole``, the target of an override; ``Made``, a run.
+Contents: ``Form`` and its parts; ``Whole``, the target of an override; ``Made``, a run.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 tangent is used through its transpose, which takes a cotangent, like a gradient
 function.
 
-Map: ``with_tangents``; the transpose of one function.
+Contents: ``with_tangents``; the transpose of one function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which gradient a run is recorded with: the layers in force, and plans made from them.
 
-Map: a block of overrides; the rules in force; the plan of a run; patterns of several
-runs.
+Contents: a block of overrides; the rules in force; the plan of a run; patterns of
+several runs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ and for values that a ``jit`` replay does not read again. It must also know that
 else can see the memory. CPython counts the references to an object, so the engine
 compares this count with that of an array to which there is only one reference.
 
-Map: ``is_alone``; ``run_in_place``; ``writing``, for replays.
+Contents: ``is_alone``; ``run_in_place``; ``writing``, for replays.
 """
 
 from __future__ import annotations

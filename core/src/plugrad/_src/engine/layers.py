@@ -1,7 +1,8 @@
 """Layers of gradient overrides, and the plans of runs that are recorded under them.
 
-Map: ``OverrideLayer``; ``Override``, the layer of a block; ``Overrides``, the layers of
-all blocks around a place in the program; ``are_same``, which compares two of these.
+Contents: ``OverrideLayer``; ``Override``, the layer of a block; ``Overrides``, the
+layers of all blocks around a place in the program; ``are_same``, which compares two of
+these.
 """
 
 from __future__ import annotations

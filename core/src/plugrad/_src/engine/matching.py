@@ -1,7 +1,7 @@
 """Compare recorded runs with the forms of a whole.
 
-Map: ``matches``, which compares from the last part backwards and tries both orders of
-the inputs of commutative kernels; the inputs of a part; constants.
+Contents: ``matches``, which compares from the last part backwards and tries both orders
+of the inputs of commutative kernels; the inputs of a part; constants.
 """
 
 from __future__ import annotations

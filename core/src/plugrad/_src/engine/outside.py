@@ -1,6 +1,6 @@
 """``outside``: a block that no surrounding scope reaches.
 
-Map: ``outside``; the scope that it returns; the observers of the runs in it.
+Contents: ``outside``; the scope that it returns; the observers of the runs in it.
 """
 
 from __future__ import annotations

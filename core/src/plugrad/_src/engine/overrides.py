@@ -1,7 +1,7 @@
 """Public functions for gradients: for the process, for a block, and from packs.
 
-Map: gradients that are registered for the process; scopes and gradients in a block;
-packs.
+Contents: gradients that are registered for the process; scopes and gradients in a
+block; packs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """``Pattern``: several runs for which an override gives one gradient.
 
-Map: ``Pattern``; its forms, which are traced from examples; how its parts run again.
+Contents: ``Pattern``; its forms, which are traced from examples; how its parts run
+again.
 """
 
 from __future__ import annotations

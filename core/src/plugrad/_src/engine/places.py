@@ -1,7 +1,7 @@
 """Places: where code reads its values, and whether these values have changed.
 
-Map: ``same_value``; ``Place`` and its kinds; ``Slot``, one value that each call reads
-anew.
+Contents: ``same_value``; ``Place`` and its kinds; ``Slot``, one value that each call
+reads anew.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The precision of float32 products: for the process, and for blocks.
 
-Map: ``Precision``, the values; ``precision``, ``set_precision``, ``get_precision``.
+Contents: ``Precision``, the values; ``precision``, ``set_precision``,
+``get_precision``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ find code: for a function that has not run, it estimates the code that a call wo
 which is then passed as ``ran``. ``tracing.difference`` compares the closures of two
 given functions, and does not search.
 
-Map: ``References``; functions that inspect objects.
+Contents: ``References``; functions that inspect objects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of places in a model: ``name_scope``, and where a gradient override applies.
 
-Map: scopes and their patterns; ``Where``, the argument ``where=`` of overrides.
+Contents: scopes and their patterns; ``Where``, the argument ``where=`` of overrides.
 """
 
 from __future__ import annotations

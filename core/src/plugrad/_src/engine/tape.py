@@ -4,7 +4,8 @@ Nodes refer to tape_ids and never to tensors, so a tape keeps alive exactly the
 residuals that gradients name. A ``TapePlan`` contains everything that is known before a
 run; it is made once for a kernel, a backend and a set of tracked inputs.
 
-Map: ``TapePlan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
+Contents: ``TapePlan`` and how it is made; ``Tape``, ``Node`` and ``record``; small
+helpers.
 """
 
 from __future__ import annotations

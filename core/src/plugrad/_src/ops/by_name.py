@@ -1,6 +1,6 @@
 """Run a kernel by name, and inspect the engine.
 
-Map: ``run_kernel``; ``engine``.
+Contents: ``run_kernel``; ``engine``.
 """
 
 from __future__ import annotations

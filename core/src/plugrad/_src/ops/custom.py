@@ -1,6 +1,6 @@
 """``custom_grad``: functions whose gradient is written by hand. No kernels.
 
-Map: ``custom_grad``; its arguments and its value; the gradients that ``grad_func``
+Contents: ``custom_grad``; its arguments and its value; the gradients that ``grad_func``
 returns.
 """
 

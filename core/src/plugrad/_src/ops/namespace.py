@@ -2,7 +2,7 @@
 
 No kernels. ``Tensor.__array_namespace__`` returns ``plugrad`` itself.
 
-Map: dtypes and constants; dtype functions; ``__array_namespace_info__``.
+Contents: dtypes and constants; dtype functions; ``__array_namespace_info__``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Open backends, as the engine sees them, and the watchers of their transfers.
 
-Map: ``OpenBackend``; ``move``; ``share``; ``watch``; ``KernelLayer``, one kernel
+Contents: ``OpenBackend``; ``move``; ``share``; ``watch``; ``KernelLayer``, one kernel
 function among several.
 """
 

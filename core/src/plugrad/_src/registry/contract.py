@@ -5,9 +5,9 @@ Declaring a ``Kernel`` registers nothing::
 
     CONV2D = Kernel("Conv2D(x, filter; geometry)", out=...)
 
-Map: the errors about kernels, and ``suggest`` for unknown names; ``Kernel``; ``VJP``
-and ``gradients``, which give a contract its gradient; ``decomposition``, which gives it
-its meaning. Rules for outputs are in ``specs``.
+Contents: the errors about kernels, and ``suggest`` for unknown names; ``Kernel``;
+``VJP`` and ``gradients``, which give a contract its gradient; ``decomposition``, which
+gives it its meaning. Rules for outputs are in ``specs``.
 """
 
 from __future__ import annotations

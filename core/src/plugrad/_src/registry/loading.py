@@ -9,7 +9,7 @@ An exception that a plugin raises is stored with its phase: it cannot break the 
 of plugrad, other plugins or the user's program. pluggy's
 ``load_setuptools_entrypoints`` does none of this.
 
-Map: ``load``; the steps of one plugin; environment variables.
+Contents: ``load``; the steps of one plugin; environment variables.
 """
 
 from __future__ import annotations

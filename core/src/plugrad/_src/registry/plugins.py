@@ -1,7 +1,7 @@
 """Plugins: their contents, their phases, and the owner of each name.
 
-Map: ``Phase``; ``Plugin`` and how its code is called; ``Entry``, a backend or pack that
-it provides; ``Claims``, which gives each name one owner.
+Contents: ``Phase``; ``Plugin`` and how its code is called; ``Entry``, a backend or pack
+that it provides; ``Claims``, which gives each name one owner.
 """
 
 from __future__ import annotations

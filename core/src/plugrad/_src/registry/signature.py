@@ -22,7 +22,7 @@ adds has a default, a literal without a comma::
 
     "Cumsum(x: number; axis: axis, reverse: bool = False)"
 
-Map: ``parse``; the kinds of inputs; the kinds of attributes.
+Contents: ``parse``; the kinds of inputs; the kinds of attributes.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 They accept Python and NumPy scalars, and sequences of them. ``op`` and ``name`` are for
 messages. Neither a bool nor 1.0 is accepted as an integer.
 
-Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``,
-``real``, ``finite`` and ``positive``; ``flag``, ``path``, ``choice`` and ``function``;
-``misfit``, about shapes.
+Contents: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``;
+``number``, ``real``, ``finite`` and ``positive``; ``flag``, ``path``, ``choice`` and
+``function``; ``misfit``, about shapes.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ shows them in ``docs/coming-from.md``. Add a name by adding it to a row.
 A hint is one line of Markdown: code in backticks, ``pg`` for plugrad and ``pt`` for
 plugrad_train. ``tests/core/test_hints.py`` checks each row against plugrad.
 
-Map: ``FUNCTIONS``; ``ATTRIBUTES`` of modules; ``METHODS`` and attributes of tensors;
-``KEYWORDS``; ``DTYPES``; ``DEVICES``.
+Contents: ``FUNCTIONS``; ``ATTRIBUTES`` of modules; ``METHODS`` and attributes of
+tensors; ``KEYWORDS``; ``DTYPES``; ``DEVICES``.
 """
 
 # One row for each function: here | numpy | torch | jax | tfjs | remark. A "+" in the

@@ -2,7 +2,7 @@
 
 After plugrad has been imported, this code runs only for error messages.
 
-Map: ``rows``; keywords; attributes of tensors; dtypes and devices.
+Contents: ``rows``; keywords; attributes of tensors; dtypes and devices.
 """
 
 from __future__ import annotations

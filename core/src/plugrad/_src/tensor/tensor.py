@@ -5,7 +5,7 @@ the same tensor as the user's, and so is a cached copy on another backend. A han
 no identity until a tape watches it; the first tape gives it a tape_id. ``x[index] =
 value`` gives a handle another array and identity, and changes no array.
 
-Map: the home of disposed tensors; ``TapeId``; ``Tensor``; arguments of ops.
+Contents: the home of disposed tensors; ``TapeId``; ``Tensor``; arguments of ops.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A container is a dict, list, tuple, namedtuple or dataclass, an object of a regi
 class, or None, which is empty. Everything else is a leaf. ``plugrad.tree`` has the
 public functions.
 
-Map: ``flatten`` to tensors, for gradients; ``split``; ``Structure``; the kinds of
+Contents: ``flatten`` to tensors, for gradients; ``split``; ``Structure``; the kinds of
 containers.
 """
 

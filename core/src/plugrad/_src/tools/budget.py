@@ -3,7 +3,7 @@
 A loader starts a copy of the caller's budget. Before it makes anything whose size
 depends on the file, it charges the budget: bytes, nodes, seconds and depth.
 
-Map: ``Budget``; which files are read; JSON.
+Contents: ``Budget``; which files are read; JSON.
 """
 
 from __future__ import annotations

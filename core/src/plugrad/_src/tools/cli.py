@@ -2,7 +2,7 @@
 
 Every command opens the backends, because some errors of a backend occur only then.
 
-Map: ``main``; a function for each command, which takes options and returns an
+Contents: ``main``; a function for each command, which takes options and returns an
 ``Answer`` (``why`` and ``doctor`` have files of their own); opening; the Markdown page.
 """
 

@@ -1,6 +1,6 @@
 """Find the kernels that an op runs, for messages about gradients and for ``why``.
 
-Map: ``kernel_name``; ``kernels_of``, which tries an op; the arguments it tries.
+Contents: ``kernel_name``; ``kernels_of``, which tries an op; the arguments it tries.
 """
 
 from __future__ import annotations

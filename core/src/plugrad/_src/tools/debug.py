@@ -1,6 +1,6 @@
 """The checks of ``debug`` blocks: contracts, finite values, memory leaks.
 
-Map: ``Debug`` and its checks; the parts of messages (the user's line, the
+Contents: ``Debug`` and its checks; the parts of messages (the user's line, the
 implementation, the gradient that runs); ``check_gradients``.
 """
 

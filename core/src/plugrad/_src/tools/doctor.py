@@ -4,8 +4,8 @@ The plugins are loaded, opened and tested in a separate process, because a plugi
 crash or hang. That process prints the owner of the code that runs. If the process ends
 early, the test is repeated without this owner's plugins.
 
-Map: ``doctor`` and the process; ``examine``, which that process runs; the test of a
-backend; forbidden actions of plugins; advice; the text.
+Contents: ``doctor`` and the process; ``examine``, which that process runs; the test of
+a backend; forbidden actions of plugins; advice; the text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks that ``doctor`` makes on installed files: distributions, plugin imports.
 
-Map: ``duplicates`` (a distribution found twice); ``unmet`` (requirements that are not
-met); ``private_imports`` (imports of private modules).
+Contents: ``duplicates`` (a distribution found twice); ``unmet`` (requirements that are
+not met); ``private_imports`` (imports of private modules).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Ops do not count memory. ``memory`` asks Python's garbage collector for all tensors;
 ``tidy`` observes the runs inside its block.
 
-Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memory, and
-``brief``, the description of a tensor.
+Contents: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memory,
+and ``brief``, the description of a tensor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time and memory of a block: the table and the trace of ``profile``.
 
-Map: ``Record``, one run; ``Profile``, which observes them; ``Alive`` for the peak; the
-table; the trace.
+Contents: ``Record``, one run; ``Profile``, which observes them; ``Alive`` for the peak;
+the table; the trace.
 """
 
 from __future__ import annotations

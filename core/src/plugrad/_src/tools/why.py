@@ -1,6 +1,6 @@
 """``python -m plugrad why KERNEL``: the code that runs or differentiates a kernel.
 
-Map: ``why``; its answer for an op; the ways to run a kernel; ``how`` and
+Contents: ``why``; its answer for an op; the ways to run a kernel; ``how`` and
 ``differentiates``, which return a short answer; the layers of a gradient.
 """
 

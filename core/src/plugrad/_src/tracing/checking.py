@@ -1,6 +1,6 @@
 """``jit(check=True)``: compare a call that ran eagerly with a replay of it.
 
-Map: ``StaleReplay``; ``check_replay``.
+Contents: ``StaleReplay``; ``check_replay``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare two recordings: ``jit`` replays calls once two in a row did the same.
 
-Map: ``Differ``; how values and attributes are compared.
+Contents: ``Differ``; how values and attributes are compared.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``jit``: record the calls of a function, and replay them once two did the same.
 
-Map: ``jit``; ``Jitted``, the function; ``Attempts``.
+Contents: ``jit``; ``Jitted``, the function; ``Attempts``.
 """
 
 from __future__ import annotations

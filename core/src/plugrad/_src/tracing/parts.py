@@ -1,6 +1,6 @@
 """The parts of a plan and how they run: steps, and regions that compilers have made.
 
-Map: the code of a step; ``KernelByKernel``; the function of a step; ``observed``.
+Contents: the code of a step; ``KernelByKernel``; the function of a step; ``observed``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Passes: reduce the recorded steps to the necessary ones, with bitwise equal results.
 
-Map: ``Draft``, the graph that passes change; ``merge``, for identities and common
+Contents: ``Draft``, the graph that passes change; ``merge``, for identities and common
 subexpressions; ``constants``; ``dead_steps``.
 """
 

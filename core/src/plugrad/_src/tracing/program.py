@@ -14,8 +14,8 @@ A recorded call needs no code at first. Only when another call matches it are it
 regions passed to compilers and its code compiled, so a call that is not repeated costs
 neither.
 
-Map: ``ReplayProgram``; guards; the body; the globals of the code. The module ``parts``
-runs the steps.
+Contents: ``ReplayProgram``; guards; the body; the globals of the code. The module
+``parts`` runs the steps.
 """
 
 from __future__ import annotations

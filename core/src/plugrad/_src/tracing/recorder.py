@@ -4,7 +4,8 @@ A value is identified by its native array and its backend. No two values share a
 if they would, one of them gets a copy. A freed array is forgotten, because its ``id``
 may be used again; arrays that do not support weak references are kept alive.
 
-Map: ``Recorder``: events of the engine, ``Variable`` and draws, then values; arrays.
+Contents: ``Recorder``: events of the engine, ``Variable`` and draws, then values;
+arrays.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class Recorder:
         is_temporary: Whether the reason may not apply to the next call.
         variables: The variables that were used, with the tensor each held before.
         given: The ids of the tensors assigned to variables in the call.
-        free: The tensors that were neither passed nor made in the call, with their
-            arrays, by the numbers of their values.
+        free: The tensors that were neither passed to the call nor made in it, with
+            their arrays; a dict keyed by the index of the value in the graph.
         read: The arrays of unknown origin whose values the user's code has read, by
             their ids, each with the reason to refuse the call if its origin is not
             found.
@@ -120,7 +121,7 @@ class Recorder:
             backends.unwatch(self._transferred)
 
     def refuse(self, reason: str, *, is_temporary: bool = False) -> None:
-        """Do not replay this call, because of something at the user's line."""
+        """Mark this call as not replayable; the reason includes the user's line."""
         if not self.reason:
             self.reason = f"{reason} ({line_outside()})"
             self.is_temporary = is_temporary

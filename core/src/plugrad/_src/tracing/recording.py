@@ -1,6 +1,6 @@
 """A recording: a call that has run, its effects, and everything that it depends on.
 
-Map: ``Recording``; its references and results; how states are compared.
+Contents: ``Recording``; its references and results; how states are compared.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A region contains connected steps with the same backend and precision that itera
 the same shape; no path in the graph leaves the region and returns to it. Inside a
 region no step reads the result of a reduction, so one pass over the elements is enough.
 
-Map: ``compiled``, which makes a ``RegionPlan``; ``Grouping``, which finds regions;
+Contents: ``compiled``, which makes a ``RegionPlan``; ``Grouping``, which finds regions;
 ``last_uses``.
 """
 

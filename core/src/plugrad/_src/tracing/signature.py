@@ -2,8 +2,8 @@
 
 ``engine.references`` finds the values other than arguments that a function reads.
 
-Map: ``value_key``, by which values are compared; ``Static``; ``Signature`` of a call;
-keys of leaves and structures; ``difference``.
+Contents: ``value_key``, by which values are compared; ``Static``; ``Signature`` of a
+call; keys of leaves and structures; ``difference``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All steps run on one block of rows, then on the next block. Element-wise steps b
 row kernels form region programs. Intermediate results are in scratch memory, which each
 thread allocates once.
 
-Map: ``compiled``; ``unit_of``, the size of blocks; ``phases``, the order of steps;
+Contents: ``compiled``; ``unit_of``, the size of blocks; ``phases``, the order of steps;
 ``RegionProgram``, which writes the structures; results that Python completes.
 """
 

@@ -1,6 +1,7 @@
 """Select the steps of ``plugrad.jit`` regions, and compile the regions.
 
-Map: ``LOOPS``, the C loops that replace kernels; ``is_fusable``; ``compile_region``.
+Contents: ``LOOPS``, the C loops that replace kernels; ``is_fusable``;
+``compile_region``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Row kernels and reductions in regions: how C is called on a part of the arrays.
 
-Map: ``Call``; ``call_of``, the call of a step; row kernels; reductions.
+Contents: ``Call``; ``call_of``, the call of a step; row kernels; reductions.
 """
 
 from __future__ import annotations

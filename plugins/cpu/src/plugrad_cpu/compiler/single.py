@@ -4,7 +4,7 @@ All arguments but the arrays are known at compilation: sizes, the geometry of wi
 and constants. A call checks that its arrays are contiguous, allocates the results and a
 workspace, and runs the kernel.
 
-Map: ``bound``; products and rows; windows; ``SINGLE``.
+Contents: ``bound``; products and rows; windows; ``SINGLE``.
 """
 
 from __future__ import annotations

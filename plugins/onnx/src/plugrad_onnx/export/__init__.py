@@ -1,6 +1,6 @@
 """Exports functions: ``save`` writes the kernels of a function as ONNX ops.
 
-Map: ``saving`` defines ``save``; ``table`` has a row for each kernel; ``writer``
+Contents: ``saving`` defines ``save``; ``table`` has a row for each kernel; ``writer``
 creates the nodes.
 """
 

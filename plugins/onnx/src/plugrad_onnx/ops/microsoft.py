@@ -3,7 +3,7 @@
 The semantics are those of ONNX Runtime's ContribOperators.md. ``DynamicQuantizeLSTM``
 is in ``recurrent``.
 
-Map: activations; products; normalizations; rotary embeddings; low-bit weights.
+Contents: activations; products; normalizations; rotary embeddings; low-bit weights.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Heads are the second axis of keys and values: ``[batch, heads, length, size]``.
 
-Map: grouped-query attention; multi-head attention; shared helpers.
+Contents: grouped-query attention; multi-head attention; shared helpers.
 """
 
 from __future__ import annotations

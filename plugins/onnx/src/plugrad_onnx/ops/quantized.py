@@ -6,7 +6,7 @@ grouped or 3D convolutions, are split into pieces. Each piece is so small that i
 stay below 2^24: float32 represents all integers up to this number, so the piece is
 computed in float32. The pieces are added in int32.
 
-Map: quantization; weights; matrix products; convolutions.
+Contents: quantization; weights; matrix products; convolutions.
 """
 
 from __future__ import annotations

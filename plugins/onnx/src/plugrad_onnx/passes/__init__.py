@@ -1,7 +1,7 @@
 """Rewrites graphs at load: ``optimize_graph`` runs passes, ``Report`` counts changes.
 
-Map: ``pipeline`` defines the order and the small passes; ``folding`` folds the nodes
-after a convolution into it; ``layout`` keeps images channels-last.
+Contents: ``pipeline`` defines the order and the small passes; ``folding`` folds the
+nodes after a convolution into it; ``layout`` keeps images channels-last.
 """
 
 from .pipeline import Report, optimize_graph

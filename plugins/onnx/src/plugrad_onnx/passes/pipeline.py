@@ -4,7 +4,7 @@ Whatever a pass computes from parameters becomes nodes that a session runs once.
 example, a filter with a folded batch norm is computed from the original filter and the
 parameters of the batch norm, so gradients reach them.
 
-Map: ``optimize_graph``; constants; known branches; activations; channel shuffles;
+Contents: ``optimize_graph``; constants; known branches; activations; channel shuffles;
 gates; quantized weights.
 """
 

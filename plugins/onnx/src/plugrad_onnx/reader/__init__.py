@@ -1,7 +1,7 @@
 """Reads model files: ``Reader`` builds a graph and collects all problems.
 
-Map: ``wire`` charges a file before protobuf reads it; ``inference`` infers types and
-checks function calls; ``tensors`` reads values and external data; ``scopes`` sorts
+Contents: ``wire`` charges a file before protobuf reads it; ``inference`` infers types
+and checks function calls; ``tensors`` reads values and external data; ``scopes`` sorts
 nodes; ``functions`` inlines functions; ``reader`` builds the graph.
 """
 

@@ -1,6 +1,6 @@
 """Builds a graph from a model file and collects all problems.
 
-Map: ``Reader``; inlining of functions; checks of a node.
+Contents: ``Reader``; inlining of functions; checks of a node.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A file is read when a case of its kernel is first used; a case is decoded when it is
 first loaded.
 
-Map: ``Handle``, which is enough to collect tests; ``Case``; decoding; ``describe``;
-``close``.
+Contents: ``Handle``, which is enough to collect tests; ``Case``; decoding;
+``describe``; ``close``.
 """
 
 from __future__ import annotations

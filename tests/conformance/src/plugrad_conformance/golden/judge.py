@@ -3,7 +3,7 @@
 ``judge`` requires the result of TensorFlow.js, unless ``exceptions.toml`` lists the
 case: then the result must differ (else the entry is stale), and ``instead`` must hold.
 
-Map: values, gradients, errors; finite differences; exceptions; ``judge``.
+Contents: values, gradients, errors; finite differences; exceptions; ``judge``.
 """
 
 from __future__ import annotations

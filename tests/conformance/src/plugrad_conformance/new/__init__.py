@@ -5,7 +5,7 @@ them: ``$name`` is the given name, ``$module`` the package to import and
 ``$distribution`` the one to install. In a path, ``_module_`` stands for the module and
 ``dot_`` for a leading dot; the suffix ``.tmpl`` hides the files from tools.
 
-Map: ``Kind`` and ``KINDS``; ``write``; checks of the name.
+Contents: ``Kind`` and ``KINDS``; ``write``; checks of the name.
 """
 
 from __future__ import annotations

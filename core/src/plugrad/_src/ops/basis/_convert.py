@@ -1,6 +1,6 @@
 """Conversion of arguments to tensors, and promotion of dtypes.
 
-Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise`` and ``reduction``,
+Contents: ``asarray``; ``unary``, ``floating_unary``, ``elementwise`` and ``reduction``,
 which convert arguments and run a kernel in one call (C accelerators may replace them);
 ``floating``, ``real``, ``integer_tensor`` and ``promote_all`` for all other ops; weak
 scalars.

@@ -4,8 +4,8 @@ Kernels: ``Add AddN Atan2 FloorDiv Hypot Maximum Minimum Mod Multiply Pow RealDi
 SquaredDifference Sub``. All but AddN broadcast. The engine sums cotangents down to the
 shapes of the inputs, so the gradients here need not do so.
 
-Map: conversion to floating dtypes; sums and products; division; powers; maximum and
-minimum; angles, lengths, and logarithms of sums.
+Contents: conversion to floating dtypes; sums and products; division; powers; maximum
+and minimum; angles, lengths, and logarithms of sums.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ Select``. All broadcast. Bool and integer outputs have no derivative, so only Se
 a gradient. Comparisons declare None as their gradient, so that tapes do not decompose
 those that have a decomposition.
 
-Map: comparisons; ``where`` and ``nonzero``; logic; bits; comparison with a tolerance.
+Contents: comparisons; ``where`` and ``nonzero``; logic; bits; comparison with a
+tolerance.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Kernels: ``Bitcast Cast Fill Identity OnesLike ZerosLike``.
 
-Map: conversion; constants; constants shaped like a tensor. Ops that are composed of
-these are in ``grids``, and sequences are in ``ranges``.
+Contents: conversion; constants; constants shaped like a tensor. Ops that are composed
+of these are in ``grids``, and sequences are in ``ranges``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reductions. Kernels: ``All Any Max Mean Min Prod Sum``.
 
-Map: sums and means; maximum and minimum; products; logic; ``count_nonzero`` and
+Contents: sums and means; maximum and minimum; products; logic; ``count_nonzero`` and
 ``root``. Indices of maxima are in ``extremes``; compositions such as ``var`` are in
 ``statistics``.
 

@@ -3,8 +3,8 @@
 Kernels: ``BroadcastTo Concat ExpandDims Pack Reshape Reverse SplitV Tile Transpose
 Unpack``. The decompositions of ``SplitV Unpack Reverse`` are in ``slicing``.
 
-Map: new shapes of the same elements; repeating; joining and splitting; the order of
-axes and elements. Ops that are composed of these are in ``rearrange``.
+Contents: new shapes of the same elements; repeating; joining and splitting; the order
+of axes and elements. Ops that are composed of these are in ``rearrange``.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Round Rsqrt Sign Sqrt Square Trunc``. More of these ops are in ``trigonometry``,
 Ops keep the dtype; rounding ops return integers unchanged. Roots, ``exp`` and
 logarithms convert integers and bool to float32.
 
-Map: tools; sign and absolute value; rounding; NaN and infinities; powers and roots;
-exponential and logarithm.
+Contents: tools; sign and absolute value; rounding; NaN and infinities; powers and
+roots; exponential and logarithm.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Divisors of integers, and positions in a shape. Kernels: ``Gcd``.
 
-Map: common divisors and multiples; positions.
+Contents: common divisors and multiples; positions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sign bit, and neighboring floating-point numbers. Kernels: ``CopySign SignBit``.
 
-Map: ``signbit`` and ``copysign``; ``nextafter``.
+Contents: ``signbit`` and ``copysign``; ``nextafter``.
 """
 
 from __future__ import annotations

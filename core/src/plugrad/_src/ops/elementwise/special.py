@@ -3,8 +3,8 @@
 The functions are defined for real numbers: integers and bool become float32. float16 is
 computed in float32.
 
-Map: products with a logarithm; tools; the inverse of the error function; the logarithm
-of the gamma function; its derivatives.
+Contents: products with a logarithm; tools; the inverse of the error function; the
+logarithm of the gamma function; its derivatives.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Kernels: ``Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh``. Intege
 bool become float32. For complex numbers, the branch cuts are those of C; the sign of a
 zero selects the side of a cut.
 
-Map: inverse functions of complex numbers; angles, in radians; hyperbolic functions.
+Contents: inverse functions of complex numbers; angles, in radians; hyperbolic
+functions.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Both ops compute a grid of coordinates from tensors, and share the rest: samplin
 at these coordinates. At the center of a pixel no other pixel contributes to the value,
 and the derivative with respect to the coordinate is the slope towards the next pixel.
 
-Map: ``Grid``; ``sampled`` and its gradients, ``image_gradient`` and
+Contents: ``Grid``; ``sampled`` and its gradients, ``image_gradient`` and
 ``coordinate_gradients``; grids of boxes and of transforms, with their gradients.
 """
 

@@ -4,7 +4,8 @@ A key is applied in up to three steps; most keys need one or two. Slices and int
 need a strided slice, removing or adding axes needs a reshape, and index arrays need a
 gather.
 
-Map: ``getitem``; iteration and ``in``; ``select``; ``strided_slice``; index arrays.
+Contents: ``getitem``; iteration and ``in``; ``select``; ``strided_slice``; index
+arrays.
 """
 
 from __future__ import annotations

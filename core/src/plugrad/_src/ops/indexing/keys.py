@@ -4,7 +4,7 @@ Integers, lists and arrays that are known on the host are checked at once, and n
 indices count from the end. A mask is read on the host, because the shape of the result
 depends on it.
 
-Map: ``ParsedKey``; ``parse_key``; the entries of a key.
+Contents: ``ParsedKey``; ``parse_key``; the entries of a key.
 """
 
 from __future__ import annotations

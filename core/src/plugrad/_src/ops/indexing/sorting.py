@@ -3,7 +3,7 @@
 NaN counts as greater than every number; among equal elements, the one with the lower
 index comes first.
 
-Map: the largest elements; sorting; quantiles (``median quantile``).
+Contents: the largest elements; sorting; quantiles (``median quantile``).
 """
 
 from __future__ import annotations

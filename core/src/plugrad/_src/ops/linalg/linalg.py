@@ -3,7 +3,7 @@
 No kernels. ``products``, ``matrix``, ``matrix_factors``, ``matrix_functions``,
 ``eigenvalues`` and ``determinants`` define the other ops of the namespace.
 
-Map: the public names; powers; norms; the condition number.
+Contents: the public names; powers; norms; the condition number.
 """
 
 from __future__ import annotations

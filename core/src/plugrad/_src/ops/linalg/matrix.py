@@ -10,7 +10,7 @@ Integers become float32, and float16 raises an error. A matrix with NaN gives Na
 op rejects singular matrices, its error says which matrix is singular. ``ᴴ`` is the
 conjugate transpose.
 
-Map: helpers for all matrix modules; diagonals and bands; systems of equations.
+Contents: helpers for all matrix modules; diagonals and bands; systems of equations.
 """
 
 from __future__ import annotations

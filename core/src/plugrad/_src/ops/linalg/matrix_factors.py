@@ -9,7 +9,7 @@ that belong to equal values do not, because any rotation of them is also valid: 
 gradient is inf or NaN. The vectors of a complex matrix have an arbitrary phase; a
 function that is to be differentiated must not depend on it.
 
-Map: Cholesky and QR; eigenvalues; singular values; rank, pseudo-inverse and least
+Contents: Cholesky and QR; eigenvalues; singular values; rank, pseudo-inverse and least
 squares.
 """
 

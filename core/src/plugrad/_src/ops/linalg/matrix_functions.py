@@ -3,7 +3,7 @@
 Kernels: ``Lu MatrixExp``. They have no decomposition into ops: like the LAPACK kernels
 of ``matrix_factors``, they run on the host if a backend does not implement them.
 
-Map: the LU decomposition; the exponential; chains of products.
+Contents: the LU decomposition; the exponential; chains of products.
 """
 
 from __future__ import annotations

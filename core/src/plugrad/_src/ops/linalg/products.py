@@ -5,7 +5,7 @@ Kernels: ``BatchMatMul MatMulInteger``.
 ``matmul matrix_transpose tensordot vecdot`` are public at the top level, where the
 array API standard has them; all other ops are public in ``linalg``.
 
-Map: products; parts and transposes.
+Contents: products; parts and transposes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Layouts and windows, shared by convolutions and pooling.
 
-Map: arguments of ops and kernels, and contract checks; ``FORMATS`` and
+Contents: arguments of ops and kernels, and contract checks; ``FORMATS`` and
 ``channels_last``; ``window_values`` and ``insert_zeros``, which read and write windows;
 ``gather_winners`` and ``scatter_to_winners``, which read and write one position of each
 window; ``columns``, ``grouped`` and ``ungrouped``, which arrange windows as matrices.

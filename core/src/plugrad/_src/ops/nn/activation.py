@@ -9,7 +9,7 @@ At NaN, the value and the derivative are NaN, with both ``vjp`` and ``jvp``. The
 two exceptions: ``leaky_relu`` and ``prelu`` have the derivative ``alpha`` there, as in
 TensorFlow.js and PyTorch, and ``step`` and ``clip`` have the derivative 0.
 
-Map: piecewise linear functions; steps and limits; exponentials; compositions.
+Contents: piecewise linear functions; steps and limits; exponentials; compositions.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Kernels: ``BlockQuantizedMatMul DequantizeBlocks``. A weight is ``scale · code 
 offset``. Consecutive weights along the last axis form blocks; each block has one scale
 and, optionally, one offset.
 
-Map: checks of both kernels; ``dequantize_blocks``; ``block_matmul``;
+Contents: checks of both kernels; ``dequantize_blocks``; ``block_matmul``;
 ``quantize_blocks``.
 """
 

@@ -6,7 +6,7 @@ of the three are the other two, so derivatives of all orders work.
 ``geometry.convolution`` computes the windows once; kernels always see a batch axis and
 channels last.
 
-Map: contracts in two and three dimensions; ops; gradients; decompositions.
+Contents: contracts in two and three dimensions; ops; gradients; decompositions.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ contains only padding has a maximum of -inf, or the lowest integer, and an avera
 NaN. A maximum also ignores NaN. Its gradient goes to the first element that attains it,
 in row-major order.
 
-Map: contracts; ops; decompositions; gradients.
+Contents: contracts; ops; decompositions; gradients.
 """
 
 from __future__ import annotations

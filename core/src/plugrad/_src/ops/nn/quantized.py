@@ -3,7 +3,7 @@
 Kernels: ``QuantizedConv2D QuantizedDepthwiseConv2D QuantizedMatMul``. They sum exactly
 in int32, add a bias, and round back to int8 or uint8.
 
-Map: the epilogue; contracts and decompositions; ops.
+Contents: the epilogue; contracts and decompositions; ops.
 """
 
 from __future__ import annotations

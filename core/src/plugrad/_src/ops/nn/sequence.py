@@ -1,6 +1,6 @@
 """Recurrent networks. Kernels: ``GRU GRUGrad LSTM LSTMGrad``.
 
-Map: helpers of LSTM and GRU; LSTM; GRU.
+Contents: helpers of LSTM and GRU; LSTM; GRU.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ All transforms consume one word for each number, except ``gamma``, which rejects
 words, and transforms that use 32 bits for each number. Changing a transform, or the
 order of the words, would break the promise.
 
-Map: streams; words to uniform numbers; logarithm and exponential; the normal quantile;
-distributions; order and choice.
+Contents: streams; words to uniform numbers; logarithm and exponential; the normal
+quantile; distributions; order and choice.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ The dtype is float32 unless another floating dtype is given. Random numbers have
 gradient with respect to the parameters of the distribution;
 ``mean + stddev * normal(shape)`` has one.
 
-Map: the seed of the process; keys; uniform; normal; gamma; order and choice.
+Contents: the seed of the process; keys; uniform; normal; gamma; order and choice.
 """
 
 from __future__ import annotations

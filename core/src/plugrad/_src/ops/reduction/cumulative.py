@@ -2,8 +2,8 @@
 
 Kernels: ``Bincount Cumprod Cumsum DenseBincount``.
 
-Map: cumulative sums and products; cumulative extremes and log-sum-exp; differences;
-counting; moving averages.
+Contents: cumulative sums and products; cumulative extremes and log-sum-exp;
+differences; counting; moving averages.
 """
 
 from __future__ import annotations

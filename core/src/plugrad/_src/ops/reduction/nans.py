@@ -1,6 +1,6 @@
 """Ops that ignore or replace NaN, composed of other ops. No kernels.
 
-Map: ``nan_to_num``; ``fmax`` and ``fmin``; reductions.
+Contents: ``nan_to_num``; ``fmax`` and ``fmin``; reductions.
 """
 
 from __future__ import annotations

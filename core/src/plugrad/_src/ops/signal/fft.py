@@ -10,7 +10,7 @@ divided by n: the inverse one ("backward"), the forward one ("forward"), or both
 ("ortho"). float64 gives complex128, or float64 for a real result; other real dtypes
 give complex64, or float32.
 
-Map: kernels; decompositions in real numbers; complex signals; real signals;
+Contents: kernels; decompositions in real numbers; complex signals; real signals;
 frequencies.
 """
 

@@ -1,6 +1,8 @@
 """Short-time transforms of signals, public as ``plugrad.signal``; no kernels.
 
-The last axis is the signal; all others are a batch. Map: windows; frames; spectra.
+The last axis is the signal; all others are a batch.
+
+Contents: windows; frames; spectra.
 """
 
 from __future__ import annotations

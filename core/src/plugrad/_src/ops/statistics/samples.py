@@ -1,6 +1,6 @@
 """Statistics of samples: covariances and histograms, composed of other ops. No kernels.
 
-Map: covariances; histograms.
+Contents: covariances; histograms.
 """
 
 from __future__ import annotations
