@@ -143,7 +143,7 @@ def block(params: Params, i: int, x: pg.Tensor) -> pg.Tensor:
 
 
 def standardized(images: pg.Tensor) -> pg.Tensor:
-    """Scale images from 0 to 1 as the first layer expects: from -127/128 to 1."""
+    """Scale pixels between 0 and 1 to those of the first layer: -127/128 to 1."""
     return images * (255 / 128) - 127 / 128
 
 

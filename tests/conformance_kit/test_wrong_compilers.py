@@ -68,7 +68,7 @@ def equal_inputs(kernel, value):
 
 
 def constant(kernel, at, value, result):
-    """Replace a kernel of x and a constant by another function of x."""
+    """Return a rule that replaces a kernel with one constant input by ``result(x)``."""
 
     def rule(name, inputs, y, origins):
         if name == kernel and is_constant(inputs[at], value):

@@ -275,7 +275,7 @@ class Slots:
     Attributes:
         of: The slot of each value.
         rows: The rows of the table ``slots``.
-        loops: The numbers of the table ``loops``.
+        loops: The integers of the table ``loops``.
         constants: The slots of constants, which are not passed in a call.
         places: The number of tiles for which a thread needs memory.
         periods: The number of elements after which each broadcast array repeats.

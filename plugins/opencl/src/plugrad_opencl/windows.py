@@ -125,7 +125,7 @@ def _sizes(device: Device, g: Windows) -> ClArray:
 
 
 def _width(dtype: DType, channels: int) -> int:
-    """Return the vector width; types below 4 bytes could not hold an index."""
+    """Return the vector width; 1 for dtypes too small for the index of an element."""
     return width(dtype) if channels >= width(dtype) and dtype.itemsize > 3 else 1
 
 

@@ -5,8 +5,8 @@ wider type that can represent all of their values (int8 in int32, float16 in flo
 and cast back: the result wraps or rounds as if it had been computed in the dtype
 itself. The cpu backend handles strings.
 
-Contents: ``Exports`` (by dtype); ``unary``, ``binary``; descriptors: ``operands``
-(which broadcast) and ``rows``; moving elements: ``take``, ``spread``, ``put``;
+Contents: ``Exports`` (by dtype); ``unary``, ``binary``; descriptors:
+``broadcast_operands`` and ``rows``; moving elements: ``take``, ``spread``, ``put``;
 ``cast``.
 """
 
@@ -104,7 +104,7 @@ def binary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
             return wider(kernel, to, (a, b))
         shape, rows = a.shape, None
         if shape != b.shape:
-            shape, rows = machine.cached[operands](shape, b.shape)
+            shape, rows = machine.cached[broadcast_operands](shape, b.shape)
         y = empty(machine, shape, to or dtype)
         at = rows.pointer if rows else 0
         machine.callers[export](a.pointer, b.pointer, y.pointer, y.size, at)
@@ -132,7 +132,7 @@ def wider(
 # --- descriptors -----------------------------------------------------------------
 
 
-def operands(machine: Machine, *shapes: Shape) -> tuple[Shape, WasmArray]:
+def broadcast_operands(machine: Machine, *shapes: Shape) -> tuple[Shape, WasmArray]:
     """Return the broadcast shape, and the descriptor for ``broadcast`` in C."""
     shape = broadcast("elementwise", *shapes)
     strides = [broadcast_strides(own, len(shape)) for own in shapes]
@@ -182,7 +182,7 @@ def spread(x: WasmArray, shape: Shape) -> WasmArray:
     y = empty(x.machine, shape, x.dtype)
     call = x.machine.callers
     if y.size:
-        _, how = x.machine.cached[operands](x.shape, shape)
+        _, how = x.machine.cached[broadcast_operands](x.shape, shape)
         call[_TAKE[x.dtype.itemsize]](x.pointer, y.pointer, y.size, how.pointer)
     return y
 

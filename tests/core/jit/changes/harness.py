@@ -115,7 +115,7 @@ def importable(undo, source, name=None):
 
 
 def patched(undo, holder, name, value):
-    """Return a change of a shared attribute, which is undone when the pattern ends."""
+    """Return a function that changes a shared attribute; ``undo`` restores it."""
     undo(setattr, holder, name, getattr(holder, name))
     return sets_attr(holder, name, value)
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from .hints import NAMES, dtype_hint
+from .hints import DTYPE_NAMES, dtype_hint
 
 DType = np.dtype[Any]
 
 STRING: DType = np.dtype(object)
 DTYPES: dict[str, DType] = {
-    name: STRING if name == "string" else np.dtype(name) for name in NAMES.split()
+    name: STRING if name == "string" else np.dtype(name) for name in DTYPE_NAMES.split()
 }
 BOOL, INT32, FLOAT32 = (DTYPES[name] for name in ("bool", "int32", "float32"))
 COMPLEX64 = DTYPES["complex64"]
@@ -168,7 +168,7 @@ def canonical(dtype: Any) -> DType:
         words = re.findall(r"\w+", name)
         own = next((word for word in words if word in DTYPES), "")  # for torch.float32
         hint = f"write plugrad.{own}" if own else dtype_hint(name)
-        hint = hint or f"use one of {NAMES}"
+        hint = hint or f"use one of {DTYPE_NAMES}"
         raise TypeError(f"dtype {name} is not supported; {hint}")
     return DTYPES[name]
 

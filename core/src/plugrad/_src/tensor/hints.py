@@ -181,7 +181,7 @@ for _name in attributes():
 
 # --- dtypes and devices ----------------------------------------------------------
 
-NAMES = (
+DTYPE_NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "float16 float32 float64 complex64 complex128 string"
 )
@@ -202,5 +202,5 @@ def device_hint(given: object) -> str:
     if found := [known[w] for w in re.findall(r"[A-Za-z]+", text) if w in known]:
         return found[0]
     words = re.findall(r"\w+", text)  # x.to(torch.float32)
-    dtypes = {*by_name(foreign.DTYPES), *NAMES.split(), "dtype"}
+    dtypes = {*by_name(foreign.DTYPES), *DTYPE_NAMES.split(), "dtype"}
     return "`x.astype(dtype)` changes the dtype" if dtypes & {*words} else ""

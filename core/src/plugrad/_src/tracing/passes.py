@@ -48,7 +48,7 @@ class Draft:
         self.dynamic: set[int] = set()
 
     def add(self, native: Native, spec: Spec, home: OpenBackend) -> int:
-        """Return the number of a new value."""
+        """Add a value, and return its index."""
         self.specs.append(spec)
         self.natives.append(native)
         self.homes.append(home)

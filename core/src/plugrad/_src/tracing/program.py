@@ -190,7 +190,7 @@ class ReplayProgram:
         for slot, x in recording.pinned:
             self.miss(f"{self.read(slot)} is not {self.bind(x)}")
         for place in recording.references.places:
-            self.place(place)
+            self.compare(place)
         if recording.constants:
             tensors = self.bind(tuple([x for x, _ in recording.constants]))
             arrays = tuple([native for _, native in recording.constants])
@@ -203,7 +203,7 @@ class ReplayProgram:
         """Add a line: if this condition holds, the call does not match."""
         self.lines.append(f"    if {condition}: return MISS")
 
-    def place(self, place: Place) -> None:
+    def compare(self, place: Place) -> None:
         """Add the comparison of the values at a place that the function reads.
 
         The code compares identities first, which is fast. If they differ, it compares

@@ -260,7 +260,7 @@ class Recorder:
         return y
 
     def _transferred(self, what: str, home: Home, native: Native, _: float) -> None:
-        """Note an upload as a constant; refuse the call if varying values are read."""
+        """Record an upload as a constant; a read of a varying value ends replays."""
         if self.reason or self._paused or backends.transferring.moves:
             return
         if threading.get_ident() != self._thread:

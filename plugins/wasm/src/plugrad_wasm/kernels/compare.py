@@ -6,7 +6,7 @@ from typing import Any
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import BOOL, Kernel, binary, cast, operands, unary
+from ..launch import BOOL, Kernel, binary, broadcast_operands, cast, unary
 
 kernels = KernelTable()
 _equal, _less, _less_equal = (
@@ -45,7 +45,7 @@ _SELECT = {size: f"select_{size}" for size in (1, 2, 4, 8, 16)}
 def select(condition: WasmArray, t: WasmArray, e: WasmArray) -> Any:
     """Select by the size of elements; all three inputs broadcast."""
     machine = t.machine
-    shape, rows = machine.cached[operands](condition.shape, t.shape, e.shape)
+    shape, rows = machine.cached[broadcast_operands](condition.shape, t.shape, e.shape)
     y = empty(machine, shape, t.dtype)
     machine.callers[_SELECT[t.dtype.itemsize]](
         *(condition.pointer, t.pointer, e.pointer, y.pointer),
