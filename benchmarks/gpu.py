@@ -145,10 +145,10 @@ def ask(
     return contestant.ask(**request)
 
 
-def device(report: Report, libraries: Contestants, given: argparse.Namespace) -> None:
+def device(report: Report, libraries: Contestants, args: argparse.Namespace) -> None:
     """Report the device, and what a launch, a wait and a copy cost, in microseconds."""
     answer = ask(
-        report, libraries[0], device=True, quick=given.quick, seconds=seconds(given)
+        report, libraries[0], device=True, quick=args.quick, seconds=seconds(args)
     )
     report.head("device", ["pyopencl", *(contestant.name for contestant in libraries)])
     if "error" in answer:
@@ -169,7 +169,7 @@ def device(report: Report, libraries: Contestants, given: argparse.Namespace) ->
     report.row("device", "copy, TB/s", rate, [number(rate)], f"{number(us['copy'])} us")
     report.row("device", "wait alone", us["wait alone"], [number(us["wait alone"])])
     for name, what in gpu_cases.LATENCIES.items():
-        times, errors = time_case(report, libraries, "device", name, given)
+        times, errors = time_case(report, libraries, "device", name, args)
         values = {"pyopencl": us[name], **times}
         cells = [
             number(values.get(k))
@@ -180,10 +180,10 @@ def device(report: Report, libraries: Contestants, given: argparse.Namespace) ->
         )
 
 
-def launches(report: Report, libraries: Contestants, given: argparse.Namespace) -> None:
+def launches(report: Report, libraries: Contestants, args: argparse.Namespace) -> None:
     """Report the kernels of each workload."""
     report.head("launches", ["eager", "jit"])
-    for name in report.in_time("launches", given.workloads):
+    for name in report.in_time("launches", args.workloads):
         found: dict[str, Any] = {}
         cells, notes = [], ""
         for mode in ("eager", "jit"):
@@ -198,22 +198,20 @@ def launches(report: Report, libraries: Contestants, given: argparse.Namespace) 
         report.row("launches", name, found, cells, notes)
 
 
-def bandwidth(
-    report: Report, libraries: Contestants, given: argparse.Namespace
-) -> None:
+def bandwidth(report: Report, libraries: Contestants, args: argparse.Namespace) -> None:
     """Report memory-bound cases: microseconds, TB/s, and share of the copy's TB/s."""
-    _rates(report, libraries, given, "bandwidth", "TB/s", share=True)
+    _rates(report, libraries, args, "bandwidth", "TB/s", share=True)
 
 
-def products(report: Report, libraries: Contestants, given: argparse.Namespace) -> None:
+def products(report: Report, libraries: Contestants, args: argparse.Namespace) -> None:
     """Report products and convolutions: microseconds and TFLOP/s."""
-    _rates(report, libraries, given, "products", "TFLOP/s", share=False)
+    _rates(report, libraries, args, "products", "TFLOP/s", share=False)
 
 
 def _rates(
     report: Report,
     libraries: Contestants,
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     part: str,
     unit: str,
     *,
@@ -223,10 +221,10 @@ def _rates(
     names = [contestant.name for contestant in libraries]
     heads = [head for name in names for head in (name, unit, *["of copy"] * share)]
     report.head(part, [*heads, *(f"{name}/opencl" for name in names[1:])])
-    cases = gpu_cases.cases(part, given.quick)
+    cases = gpu_cases.cases(part, args.quick)
     ceiling = 0.0
     for name in report.in_time(part, [*cases]):
-        us, errors = time_case(report, libraries, part, name, given)
+        us, errors = time_case(report, libraries, part, name, args)
         rates = {k: cases[name].work / us[k] * TERA_PER_S for k in us}
         ceiling = ceiling or max(rates.values(), default=0.0)
         shares = {k: rates[k] / ceiling for k in rates} if share else {}
@@ -243,13 +241,13 @@ def time_case(
     libraries: Contestants,
     part: str,
     name: str,
-    given: argparse.Namespace,
+    args: argparse.Namespace,
 ) -> tuple[dict[str, float], list[str]]:
     """Return the microseconds of a case by library, and what failed."""
     us, errors = {}, []
-    request = {"time": name, "part": part, "quick": given.quick}
+    request = {"time": name, "part": part, "quick": args.quick}
     for contestant in libraries:
-        answer = ask(report, contestant, **request, seconds=seconds(given))
+        answer = ask(report, contestant, **request, seconds=seconds(args))
         if "us" in answer:
             us[contestant.name] = answer["us"]
         elif "error" in answer:
@@ -257,23 +255,23 @@ def time_case(
     return us, errors
 
 
-def seconds(given: argparse.Namespace) -> float:
+def seconds(args: argparse.Namespace) -> float:
     """Return the seconds of one measurement of a case."""
-    return CASE_SECONDS / QUICK_DIVISOR if given.quick else CASE_SECONDS
+    return CASE_SECONDS / QUICK_DIVISOR if args.quick else CASE_SECONDS
 
 
-def run_workloads(report: Report, given: argparse.Namespace) -> None:
+def run_workloads(report: Report, args: argparse.Namespace) -> None:
     """Report the workloads in turns, and their ratios to the peers."""
-    divisor = QUICK_DIVISOR if given.quick else 1
+    divisor = QUICK_DIVISOR if args.quick else 1
     turn = {**TURN, "time": TURN["time"] / divisor, "warm": TURN["warm"] / divisor}
-    peers = [f"{peer}-cuda" for peer in given.peers]
+    peers = [f"{peer}-cuda" for peer in args.peers]
     ours = "opencl-mixed"
-    contestants = workloads.start([ours], peers, given.threads, given.python)
+    contestants = workloads.start([ours], peers, args.threads, args.python)
     peers = [contestant.name for contestant in contestants[1:]]
     report.head("workloads", [ours, *peers, *(f"{p}/opencl" for p in peers)])
     us: workloads.Times = {}
     try:
-        for name in report.in_time("workloads", given.workloads):
+        for name in report.in_time("workloads", args.workloads):
             for contestant in contestants:
                 contestant.timeout_s = report.seconds_left()
             found = workloads.run(name, contestants, TURNS_BUDGET_S / divisor, turn)
@@ -309,10 +307,10 @@ def _summary(report: Report, by_peer: dict[str, dict[str, float]]) -> None:
 
 
 def record(
-    found: dict[str, dict[str, Any]], given: argparse.Namespace
+    found: dict[str, dict[str, Any]], args: argparse.Namespace
 ) -> dict[str, Any]:
     """Return the times of the workloads with correct results as a record."""
-    names = ["opencl-mixed", *(f"{peer}-cuda" for peer in given.peers)]
+    names = ["opencl-mixed", *(f"{peer}-cuda" for peer in args.peers)]
     rows = []
     for name, values in found["workloads"].items():
         if "us" in values:  # a summary has none
@@ -339,17 +337,17 @@ PARTS: dict[str, Callable[[Report, Contestants, argparse.Namespace], None]] = {
 
 
 @contextmanager
-def start_libraries(given: argparse.Namespace) -> Iterator[Contestants]:
+def start_libraries(args: argparse.Namespace) -> Iterator[Contestants]:
     """Start ``gpu_peer.py`` for plugrad and then for PyTorch; close both at the end."""
     found: Contestants = []
-    names = ["opencl", *(["torch"] if "torch" in given.peers else [])]
-    if given.only == ["launches"]:
+    names = ["opencl", *(["torch"] if "torch" in args.peers else [])]
+    if args.only == ["launches"]:
         names = ["opencl"]
     try:
         for name in names:
-            python = sys.executable if name == "opencl" else given.python
+            python = sys.executable if name == "opencl" else args.python
             script = [PEER_SCRIPT, name]
-            contestant = workloads.Contestant(name, given.threads, python, script)
+            contestant = workloads.Contestant(name, args.threads, python, script)
             if not contestant.error:
                 found.append(contestant)
                 continue
@@ -381,34 +379,34 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--python", default=sys.executable, help="of the peers")
     parser.add_argument("--json", type=Path, help="write the report to this file")
     records.add_option(parser)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     for kind, chosen, known in (
-        ("part", given.only, parts),
-        ("peer", given.peers, PEERS),
-        ("workload", given.workloads, WORKLOADS),
+        ("part", args.only, parts),
+        ("peer", args.peers, PEERS),
+        ("workload", args.workloads, WORKLOADS),
     ):
         for name in chosen:
             if name not in known:
                 parser.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
-    if given.minutes <= 0:
-        parser.error(f"--minutes must be above 0, got {given.minutes:g}")
-    return given
+    if args.minutes <= 0:
+        parser.error(f"--minutes must be above 0, got {args.minutes:g}")
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write; return 1 if there was no time for a row."""
-    given = options(arguments)
-    report = Report(given.json, given.minutes)
-    chosen = [part for part in PARTS if part in given.only]
+    args = options(arguments)
+    report = Report(args.json, args.minutes)
+    chosen = [part for part in PARTS if part in args.only]
     if chosen:
-        with start_libraries(given) as libraries:
+        with start_libraries(args) as libraries:
             for part in chosen:
-                PARTS[part](report, libraries, given)
-    if "workloads" in given.only:
-        run_workloads(report, given)
+                PARTS[part](report, libraries, args)
+    if "workloads" in args.only:
+        run_workloads(report, args)
     report.write()
-    if given.record and "workloads" in given.only:
-        records.write(given.record, **record(report.found, given))
+    if args.record and "workloads" in args.only:
+        records.write(args.record, **record(report.found, args))
     if report.left_out:
         print(f"\nno time for {len(report.left_out)} rows:", flush=True)
         print("\n".join(report.left_out), flush=True)

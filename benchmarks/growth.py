@@ -35,18 +35,16 @@ def elements(name: str, factor: float) -> int:
     return sum(scaled[key].size for key in growing)
 
 
-def measure(given: argparse.Namespace) -> Curves:
+def measure(args: argparse.Namespace) -> Curves:
     """Return nanoseconds per element; None where a result is wrong or missing."""
-    contestants = workloads.start(
-        given.backend, given.peers, given.threads, given.python
-    )
-    turn = workloads.TURNS[given.turns] | {"clock": "wall"}
+    contestants = workloads.start(args.backend, args.peers, args.threads, args.python)
+    turn = workloads.TURNS[args.turns] | {"clock": "wall"}
     curves: Curves = {}
     try:
-        for name in given.only:
+        for name in args.only:
             curves[name] = {contestant.name: [] for contestant in contestants}
             for factor in FACTORS:
-                found = workloads.run(name, contestants, given.seconds, turn, factor)
+                found = workloads.run(name, contestants, args.seconds, turn, factor)
                 for contestant, curve in curves[name].items():
                     us = (
                         found["us"].get(contestant)
@@ -77,12 +75,12 @@ def table(curves: Curves) -> str:
     return "\n".join(lines)
 
 
-def record(curves: Curves, given: argparse.Namespace) -> dict[str, Any]:
+def record(curves: Curves, args: argparse.Namespace) -> dict[str, Any]:
     """Return the times as a record."""
     return {
         "question": "How does the time per element change with the size of the arrays?",
-        "threads": given.threads,
-        "conditions": f"{given.turns} turns",
+        "threads": args.threads,
+        "conditions": f"{args.turns} turns",
         "unit": "ns per element",
         "columns": ["workload", "contestant", *FACTOR_LABELS],
         "labels": 2,
@@ -111,23 +109,23 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--python", default=sys.executable, help="of the peers")
     parser.add_argument("--json", type=Path, help="write the times to this file")
     records.add_option(parser)
-    given = parser.parse_args(arguments)
-    if unknown := [name for name in given.only if name not in WORKLOADS]:
+    args = parser.parse_args(arguments)
+    if unknown := [name for name in args.only if name not in WORKLOADS]:
         parser.error(f"unknown workloads {unknown}; choose from {', '.join(WORKLOADS)}")
-    return given
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write."""
-    given = options(arguments)
-    curves = measure(given)
+    args = options(arguments)
+    curves = measure(args)
     print(table(curves))
-    if given.json:
-        report: dict[str, Any] = {"machine": workloads.machine(given.threads)}
+    if args.json:
+        report: dict[str, Any] = {"machine": workloads.machine(args.threads)}
         report |= {"factors": FACTORS, "ns": curves}
-        given.json.write_text(json.dumps(report, indent=1) + "\n")
-    if given.record:
-        records.write(given.record, **record(curves, given))
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    if args.record:
+        records.write(args.record, **record(curves, args))
 
 
 if __name__ == "__main__":

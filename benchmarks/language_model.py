@@ -174,32 +174,32 @@ def serve(name: str, folder: Path, threads: int, steps: int) -> None:
         print(json.dumps(sample(int(length))), flush=True)
 
 
-def compare(given: argparse.Namespace) -> dict[str, Any]:
+def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fastest step, in wall-clock and CPU time, and the losses."""
-    names = [*filter(None, [given.peer]), *given.backends.split(",")]
-    steps = given.turns * STEPS_PER_TURN
+    names = [*filter(None, [args.peer]), *args.backends.split(",")]
+    steps = args.turns * STEPS_PER_TURN
     with tempfile.TemporaryDirectory() as folder:
-        tokens = prepare(Path(folder), given.size, given.batch, steps)
+        tokens = prepare(Path(folder), args.size, args.batch, steps)
         processes = {}
         for name in names:
-            python = given.python if name == "torch" else sys.executable
+            python = args.python if name == "torch" else sys.executable
             command = [python, __file__, "--serve", name, "--folder", folder]
-            command += ["--threads", str(given.threads), "--turns", str(given.turns)]
+            command += ["--threads", str(args.threads), "--turns", str(args.turns)]
             processes[name] = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env=environment(name, given.threads),
+                env=environment(name, args.threads),
             )
         found: dict[str, Any] = {name: {"times": [], "losses": []} for name in names}
-        for _ in range(given.turns):
+        for _ in range(args.turns):
             for name, process in processes.items():
                 turn = json.loads(take_turn(process))
                 found[name]["times"].append(turn["times"])
                 found[name]["losses"] += turn["losses"]
         for name, process in processes.items():
-            output = process.communicate(f"{given.sample}\n" if given.out else "")
+            output = process.communicate(f"{args.sample}\n" if args.out else "")
             found[name]["sample"] = json.loads(output[0] or '""')
     for x in found.values():
         x["tokens"] = [tokens / t for t in np.min(x["times"], 0)]
@@ -246,28 +246,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, default=500, help="characters")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.serve:
-        serve(given.serve, given.folder, given.threads, given.turns * STEPS_PER_TURN)
+    args = parser.parse_args(arguments)
+    if args.serve:
+        serve(args.serve, args.folder, args.threads, args.turns * STEPS_PER_TURN)
         return
-    found = compare(given)
+    found = compare(args)
     print(f"{'':12}{'tokens/s':>10}{'ratio':>8}{'of CPU':>10}{'ratio':>8}  losses")
     first = next(iter(found.values()))["tokens"]
     for name, x in found.items():
         rates = zip(x["tokens"], first, strict=True)
         shown = "".join(f"{rate:10.0f}{rate / peer:8.2f}" for rate, peer in rates)
         print(f"{name:12}{shown}  {x['losses'][0]:.4f} {x['losses'][-1]:.4f}")
-    if given.record:
+    if args.record:
         records.write(
-            given.record,
+            args.record,
             question="How many tokens per second does training of a model process?",
-            threads=given.threads,
+            threads=args.threads,
             unit="tokens/s",
             columns=["contestant", "tokens"],
             rows=[[name, x["tokens"][0]] for name, x in found.items()],
         )
-    if given.out:
-        write_results(found, given.out)
+    if args.out:
+        write_results(found, args.out)
         for name, x in found.items():
             print(f"\n{name} writes:\n{x['sample']}" if x["sample"] else "")
 

@@ -27,11 +27,11 @@ TRAINING = ("mlp_train", "cnn_train", "transformer")
 LATER_STEPS = 9  # after the first step
 
 
-def peak(name: str, contestant: str, given: argparse.Namespace) -> dict[str, Any]:
+def peak(name: str, contestant: str, args: argparse.Namespace) -> dict[str, Any]:
     """Return a contestant's memory usage for a workload, in bytes."""
-    process = Contestant(contestant, given.threads, given.python)
+    process = Contestant(contestant, args.threads, args.python)
     try:
-        for factor, more in ((1 / 16, {}), (given.size, {"memory": LATER_STEPS})):
+        for factor, more in ((1 / 16, {}), (args.size, {"memory": LATER_STEPS})):
             with tempfile.TemporaryDirectory() as folder:
                 definitions.write(name, Path(folder), factor)
                 answer = process.ask(load=name, folder=folder, **more)
@@ -56,7 +56,7 @@ def table(report: dict[str, dict[str, Any]]) -> str:
 
 
 def record(
-    report: dict[str, dict[str, Any]], given: argparse.Namespace
+    report: dict[str, dict[str, Any]], args: argparse.Namespace
 ) -> dict[str, Any]:
     """Return the table as a record."""
     rows = []
@@ -68,7 +68,7 @@ def record(
             rows.append([name, contestant, *megabytes])
     return {
         "question": "How much memory does training need?",
-        "threads": given.threads,
+        "threads": args.threads,
         "unit": "MB",
         "columns": ["workload", "contestant", "peak", "tensors", "kept"],
         "labels": 2,
@@ -93,17 +93,17 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write."""
-    given = options(arguments)
-    contestants = [*given.backend, *given.peers]
+    args = options(arguments)
+    contestants = [*args.backend, *args.peers]
     report = {
-        name: {contestant: peak(name, contestant, given) for contestant in contestants}
-        for name in given.only
+        name: {contestant: peak(name, contestant, args) for contestant in contestants}
+        for name in args.only
     }
     print(table(report))
-    if given.json:
-        given.json.write_text(json.dumps(report, indent=1) + "\n")
-    if given.record:
-        records.write(given.record, **record(report, given))
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    if args.record:
+        records.write(args.record, **record(report, args))
 
 
 if __name__ == "__main__":

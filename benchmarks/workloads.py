@@ -392,40 +392,40 @@ def _cell(us: float | None, wrong: bool) -> str:
 # --- the command line ------------------------------------------------------------
 
 
-def measure(given: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Run the workloads and return the report; see its keys."""
-    budget = given.seconds / 10 if given.quick else given.seconds
-    turn = TURNS[given.turns] | {"clock": given.clock}
-    us: Times = {name: {} for name in given.only}
-    errors: dict[str, dict[str, str]] = {name: {} for name in given.only}
-    differ: Times = {name: {} for name in given.only}
+    budget = args.seconds / 10 if args.quick else args.seconds
+    turn = TURNS[args.turns] | {"clock": args.clock}
+    us: Times = {name: {} for name in args.only}
+    errors: dict[str, dict[str, str]] = {name: {} for name in args.only}
+    differ: Times = {name: {} for name in args.only}
     versions: dict[str, dict[str, str]] = {}
-    for number in range(given.processes):
-        contestants = start(given.backend, given.peers, given.threads, given.python)
+    for number in range(args.processes):
+        contestants = start(args.backend, args.peers, args.threads, args.python)
         versions |= {contestant.name: contestant.versions for contestant in contestants}
         try:
-            for done, name in enumerate(given.only):
+            for done, name in enumerate(args.only):
                 found = run(name, contestants, budget, turn)
                 errors[name] |= found["errors"]
                 differ[name] |= found["differ"]
                 for contestant, time in found["us"].items():
                     us[name][contestant] = min(time, us[name].get(contestant, math.inf))
-                _progress(f"{name}: {done + 1} of {len(given.only)}, run {number + 1}")
+                _progress(f"{name}: {done + 1} of {len(args.only)}, run {number + 1}")
         finally:
             for contestant in contestants:
                 contestant.close()
             _progress("")
-    peers = [name for name in versions if name not in given.backend]
-    by_pair = ratios(_correct_times(us, differ), given.backend, peers)
+    peers = [name for name in versions if name not in args.backend]
+    by_pair = ratios(_correct_times(us, differ), args.backend, peers)
     means = {
         ours: {peer: geometric_mean(x.values()) for peer, x in by_peer.items()}
         for ours, by_peer in by_pair.items()
     }
     return {
-        "machine": machine(given.threads),
-        "clock": given.clock,
-        "turns": given.turns,
-        "processes": given.processes,
+        "machine": machine(args.threads),
+        "clock": args.clock,
+        "turns": args.turns,
+        "processes": args.processes,
         "contestants": versions,
         "us": us,
         "ratios": by_pair,
@@ -486,37 +486,37 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write the report to this file")
     records.add_option(parser)
     parser.add_argument("--list", action="store_true", help="describe the workloads")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     for kind, chosen, known in (
-        ("workload", given.only, WORKLOADS),
-        ("peer", given.peers, KNOWN_PEERS),
+        ("workload", args.only, WORKLOADS),
+        ("peer", args.peers, KNOWN_PEERS),
     ):
         for name in chosen:
             if name not in known:
                 parser.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
     for option in ("threads", "processes"):
-        if getattr(given, option) < 1:
-            parser.error(f"--{option} is at least 1, not {getattr(given, option)}")
-    return given
+        if getattr(args, option) < 1:
+            parser.error(f"--{option} is at least 1, not {getattr(args, option)}")
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write; return 1 if results differ."""
-    given = options(arguments)
-    if given.list:
+    args = options(arguments)
+    if args.list:
         for name, workload in WORKLOADS.items():
             print(f"{name:16} {workload.what}")
         return 0
-    report = measure(given)
+    report = measure(args)
     print(
-        f"{report['machine']['cpu']}, {given.threads} of "
+        f"{report['machine']['cpu']}, {args.threads} of "
         f"{report['machine']['processors']} processors"
     )
     print(table(report))
-    if given.json:
-        given.json.write_text(json.dumps(report, indent=1) + "\n")
-    if given.record:
-        records.write(given.record, **record(report))
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    if args.record:
+        records.write(args.record, **record(report))
     return 1 if report["differ"] else 0
 
 

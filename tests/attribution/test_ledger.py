@@ -168,31 +168,6 @@ def test_a_transformer_block_closes(dtype, backend):
     assert booked["Softmax", "attention"] == "softmax"
 
 
-@pytest.mark.parametrize("op", [pg.lstm, pg.gru])
-def test_recurrent_kernels_have_rules(op, backend):
-    dtype = dtype_of(backend)
-    parts = 4 if op is pg.lstm else 3
-    w = normal(parts * 3, 2).astype(dtype), normal(parts * 3, 3).astype(dtype)
-    bias = normal(parts * 3).astype(dtype)
-    f = lambda x: op(pg.permute_dims(x, (1, 0, 2)), *w, bias)[1]
-    x = normal(2, 4, 2).astype(dtype)
-    ledger = ledger_of(f, x, attr.AttnLRP(), 1)
-    assert_closes(ledger, dtype)
-    names = {row.kernel for row in attr.coverage(f, x, attr.AttnLRP()).rows}
-    assert not names.isdisjoint({"LSTM", "GRU"})
-    composed = attr.AttnLRP(more={op.__name__.upper(): None})
-    names = {row.kernel for row in attr.coverage(f, x, composed).rows}
-    assert names > {"Sigmoid", "Tanh"}
-    assert names.isdisjoint({"LSTM", "GRU"})
-    if op is pg.lstm:  # the gradient function of LSTM has two cotangents
-        own = {"LSTM": {"xs": lambda dy, dcells, original: original(dy, dcells)}}
-    else:
-        own = {"GRU": {"xs": lambda dy, original: original(dy)}}
-    rules = attr.AttnLRP(more=own)
-    names = {row.kernel for row in attr.coverage(f, x, rules).rows}
-    assert not names.isdisjoint({"LSTM", "GRU"})
-
-
 # --- what is booked where --------------------------------------------------------
 
 

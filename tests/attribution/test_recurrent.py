@@ -5,6 +5,8 @@ import plugrad as pg
 import plugrad_attribution as attr
 import pytest
 
+from tests.attribution.test_ledger import assert_closes, ledger_of, normal
+
 RANDOM = np.random.default_rng(3)
 N, INPUTS, STEPS = 3, 2, 6
 EXACT = {"dense": attr.Epsilon(0.0), "stabilizer": 0.0}
@@ -135,3 +137,28 @@ def test_the_sigmoid_of_a_tensor_times_the_tensor_is_an_activation(backend):
 def test_gates_must_be_known():
     with pytest.raises(ValueError, match="gates must be one of half, constant, got 3"):
         attr.Composite(gates=3)
+
+
+@pytest.mark.parametrize("op", [pg.lstm, pg.gru])
+def test_recurrent_kernels_have_rules(op, backend):
+    dtype = dtype_of(backend).name
+    parts = 4 if op is pg.lstm else 3
+    w = normal(parts * 3, 2).astype(dtype), normal(parts * 3, 3).astype(dtype)
+    bias = normal(parts * 3).astype(dtype)
+    f = lambda x: op(pg.permute_dims(x, (1, 0, 2)), *w, bias)[1]
+    x = normal(2, 4, 2).astype(dtype)
+    ledger = ledger_of(f, x, attr.AttnLRP(), 1)
+    assert_closes(ledger, dtype)
+    names = {row.kernel for row in attr.coverage(f, x, attr.AttnLRP()).rows}
+    assert not names.isdisjoint({"LSTM", "GRU"})
+    composed = attr.AttnLRP(more={op.__name__.upper(): None})
+    names = {row.kernel for row in attr.coverage(f, x, composed).rows}
+    assert names > {"Sigmoid", "Tanh"}
+    assert names.isdisjoint({"LSTM", "GRU"})
+    if op is pg.lstm:  # the gradient function of LSTM has two cotangents
+        own = {"LSTM": {"xs": lambda dy, dcells, original: original(dy, dcells)}}
+    else:
+        own = {"GRU": {"xs": lambda dy, original: original(dy)}}
+    rules = attr.AttnLRP(more=own)
+    names = {row.kernel for row in attr.coverage(f, x, rules).rows}
+    assert not names.isdisjoint({"LSTM", "GRU"})

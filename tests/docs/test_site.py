@@ -126,7 +126,7 @@ def test_a_notebook_is_a_page_with_its_outputs():
     (name,) = pictures
     assert pictures[name].startswith(b"\x89PNG")
     alternative = re.search(r"!\[(.*)\]\(quantize.1.png\)", text)[1]
-    assert alternative.startswith("Accuracy by the bits")
+    assert alternative.startswith("Accuracy by the number of bits")
     assert text.count('<div class="notebook-output"><table') == 5
 
 

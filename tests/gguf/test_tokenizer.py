@@ -184,7 +184,10 @@ def test_a_file_may_add_no_space(tmp_path):
         (None, "has the tokenizer None; supported are 'gpt2'"),
         (lambda w: w.add_tokenizer_model("t5"), "has the tokenizer 't5'"),
         (lambda w: w.add_tokenizer_model("gpt2"), "ggml.tokens is missing"),
-        (bytelevel("tekken"), "split as 'tekken'; supported are default, gpt-2"),
+        (
+            bytelevel("tekken"),
+            "pre-tokenizer 'tekken' is unknown; supported are default, gpt-2",
+        ),
         (bytelevel(merges=[*MERGES, "xy"]), "merge 9 is 'xy'"),
         (bytelevel(add_eot_token_id=999), "eot_token_id is 999; the vocabulary has"),
         (sentencepiece({"▁" + str(i): 0.0 for i in range(99)}), "names 358 tokens"),

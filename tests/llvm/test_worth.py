@@ -18,7 +18,7 @@ def chosen(monkeypatch):
     """Compile only regions that are worth it."""
     monkeypatch.setattr(worth, "MIN_WORK", MIN_WORK)
     monkeypatch.setattr(worth, "MAX_DEPTH", MAX_DEPTH)
-    worth._saved.cache_clear()
+    worth._work_counter.cache_clear()
 
 
 def chain(count):

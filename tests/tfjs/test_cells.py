@@ -126,7 +126,7 @@ ERRORS = [
         ValueError,
         r" h must have shape \(2, 1\) .* got shapes \(1, 1\) and",
     ),
-    (lambda: basic_lstm_cell(1j, *ONES), TypeError, "basic_lstm_cell of complex"),
+    (lambda: basic_lstm_cell(1j, *ONES), TypeError, "basic_lstm_cell: complex numbers"),
     (
         lambda: multi_rnn_cell([basic_lstm_cell], ONES[2], [ONES[3]], []),
         ValueError,

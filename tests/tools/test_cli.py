@@ -330,7 +330,9 @@ def test_why_names_the_kernels_of_a_composed_op(op, kernels, run_command):
 def test_why_says_that_an_op_has_a_gradient_by_custom_grad(run_command):
     status, lines, data = run_command("why", "logsumexp")
     assert (status, data) == (0, {"op": "logsumexp", "kernels": []})
-    assert lines[0].startswith("the op logsumexp has a gradient of its own, by custom_")
+    assert lines[0].startswith(
+        "the op logsumexp has a gradient of its own, from custom_"
+    )
 
 
 def test_why_prints_what_a_kernel_computes(run_command):

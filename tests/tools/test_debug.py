@@ -33,8 +33,11 @@ BROKEN = [
     (lambda a, b: (a + b)[:2], r"returned float32\[2\], but its contract says .*\[4\]"),
     (lambda a, b: (a + b) > 0, r"returned bool\[4\], but its contract says float32"),
     (lambda a, b: np.float64(1) * (a + b), "returned float64"),
-    (lambda a, b: WrongArray(a, shape=[4]), r"shape \[4\], which is no tuple of int"),
-    (lambda a, b: WrongArray(a, shape=(4.0,)), r"which is no tuple of int"),
+    (
+        lambda a, b: WrongArray(a, shape=[4]),
+        r"shape \[4\], which is not a tuple of int",
+    ),
+    (lambda a, b: WrongArray(a, shape=(4.0,)), r"which is not a tuple of int"),
     (lambda a, b: WrongArray(a, dtype=np.dtype(">f4")), "dtype"),
     (
         lambda a, b: WrongArray(a, dtype=np.dtype("M8[s]")),

@@ -372,7 +372,7 @@ BAD = {
     "unknown input": (
         lambda: pg.override_gradient(DENSE, z=lambda dy: dy),
         ValueError,
-        "no input 'z'; there is x, w, b",
+        "no input 'z'; the inputs are x, w, b",
     ),
     "unknown parameter": (
         lambda: pg.override_gradient(DENSE, x=lambda dy, geometry: dy),

@@ -52,6 +52,12 @@ def _slope(x: Tensor, y: Tensor) -> Tensor:
     return pg.where(is_small, 1.0, y / pg.where(is_small, 1.0, x))
 
 
+def _among_gates(signal: Tensor, before: int, after: int) -> Tensor:
+    """Return ``signal`` between the zeros of the gates, along the last axis."""
+    none = pg.zeros_like(signal)
+    return pg.concat([*[none] * before, signal, *[none] * after], axis=-1)
+
+
 def _rows(x: Tensor) -> Tensor:
     """Return ``[steps, batch, n]`` as ``[steps · batch, n]``."""
     return pg.reshape(x, (-1, x.shape[2]))
@@ -99,15 +105,8 @@ def _lstm(amount: float) -> Callable[..., list[Tensor]]:
             dh = of_state * pg.matmul(found[-1], w, transpose_b=True)
             dc = e * kept
         dg = _stacked(found, reverse)
-        none = pg.zeros_like(dg)
         dw = of_weight * pg.matmul(_rows(states), _rows(dg), transpose_a=True)
-        no_weight = pg.zeros_like(dw)
-        return [
-            pg.concat([none, none, dg, none], axis=2),
-            dh,
-            dc,
-            pg.concat([no_weight, no_weight, dw, no_weight], axis=1),
-        ]
+        return [_among_gates(dg, 2, 1), dh, dc, _among_gates(dw, 2, 1)]
 
     return rule
 
@@ -148,17 +147,10 @@ def _gru(amount: float) -> Callable[..., list[Tensor]]:
             products.append(found[-1] * product)
             dh = d * kept + of_state * pg.matmul(products[-1], w, transpose_b=True)
         dm, dp = _stacked(found, reverse), _stacked(products, reverse)
-        none = pg.zeros_like(dm)
         dw = of_weight * pg.matmul(_rows(states), _rows(dp), transpose_a=True)
-        no_weight = pg.zeros_like(dw)
-        db = pg.sum(dp, axis=(0, 1))
-        no_bias = pg.zeros_like(db)
-        return [
-            pg.concat([none, none, dm], axis=2),
-            dh,
-            pg.concat([no_weight, no_weight, dw], axis=1),
-            pg.concat([no_bias, no_bias, db]),
-        ]
+        signals = dm, dw, pg.sum(dp, axis=(0, 1))
+        da, dw, db = [_among_gates(signal, 2, 0) for signal in signals]
+        return [da, dh, dw, db]
 
     return rule
 

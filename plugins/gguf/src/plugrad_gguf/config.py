@@ -155,10 +155,6 @@ class _Reading:
             return RopeScaling()
         fits = lambda x: type(x) in (int, float) and 0 <= x < MAX_SIZE
         factor = float(self.value(key, 1.0, "a number that is not negative", fits))
-        rotations = lambda x: type(x) in (int, float) and 1e-3 <= x <= 1e6
-        beta = lambda name, default: float(
-            self.value(f"rope.scaling.{name}", default, ROTATIONS, rotations)
-        )
         if kind == "yarn" and self.number("rope.freq_base", 10000.0) <= 1:
             self.problems.append(f"{self.name}.rope.freq_base must be above 1 for YaRN")
         name = "rope.scaling.original_context_length"
@@ -168,9 +164,14 @@ class _Reading:
             self.integer(name, context),
             self.number("rope.scaling.attn_factor", 1.0),
             float(self.value("rope.scaling.yarn_ext_factor", 1.0, "a number", fits)),
-            beta("yarn_beta_fast", 32.0),
-            beta("yarn_beta_slow", 1.0),
+            self.rotations("yarn_beta_fast", 32.0),
+            self.rotations("yarn_beta_slow", 1.0),
         )
+
+    def rotations(self, key: str, default: float) -> float:
+        """Return a number of rotations, which begins or ends YaRN's ramp."""
+        fits = lambda x: type(x) in (int, float) and 1e-3 <= x <= 1e6
+        return float(self.value(f"rope.scaling.{key}", default, ROTATIONS, fits))
 
     def reject_unsupported(self) -> None:
         """Add a problem for each setting that would change the results."""

@@ -23,7 +23,7 @@ from ..registry import Value, op
 __all__ = ["with_channels_last"]
 
 # Ops that the pass always rewrites.
-STARTS = (
+ALWAYS_REWRITTEN = (
     *("Conv", "ConvTranspose", "plugrad.QuantizedConv"),
     *("MaxPool", "AveragePool", "LpPool"),
 )
@@ -58,7 +58,7 @@ def _channels_last(x: Value, *, rank: int) -> Value:
 
 def with_channels_last(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
     """Rewrite the nodes of a graph so that images stay channels-last."""
-    if any(node.op in STARTS for node in graph.nodes):
+    if any(node.op in ALWAYS_REWRITTEN for node in graph.nodes):
         _Layout(graph, known, changes).run()
 
 
@@ -185,7 +185,7 @@ class _Layout:
         name = node.op
         if not node.inputs or node.subgraphs:
             return False
-        if name in STARTS:
+        if name in ALWAYS_REWRITTEN:
             return self.rewrite_window(node)
         if not any(one in self.last for one in node.inputs) and name != "Transpose":
             return False

@@ -153,7 +153,7 @@ WRONG_BITCASTS = [
     (lambda: pg.bitcast(1, "float64"), ValueError, "to form one float64"),
     (lambda: pg.bitcast([True], "int8"), TypeError, "bool to int8: bool is not"),
     (lambda: pg.bitcast([1.0], "bool"), TypeError, "float32 to bool: bool is not"),
-    (lambda: pg.bitcast(["a"], "int8"), TypeError, "string is not a dtype"),
+    (lambda: pg.bitcast(["a"], "int8"), TypeError, "string is not a numeric"),
 ]
 
 
