@@ -208,7 +208,7 @@ ERRORS = [
     (("...ijk", A), ValueError, "needs one letter for each axis"),
     (("i", A), ValueError, r"needs one letter for each axis, or \.\.\."),
     (("ij->ik", A), ValueError, "'k' occurs twice in the output of 'ij->ik', or in no"),
-    (("ij->iji", A), ValueError, "'i' is twice in the output"),
+    (("ij->iji", A), ValueError, "'i' occurs twice in the output"),
     (("ij->i->j", A), ValueError, "'i->j' in 'ij->i->j' is not a term; write letters"),
     (("i1", A), ValueError, "'i1' in 'i1' is not a term"),
     (("i..j", A), ValueError, "is not a term"),
