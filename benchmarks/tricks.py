@@ -56,7 +56,9 @@ def measure_trick(trick: Trick, plain: bool, only: Sequence[str], quick: bool) -
         if only:
             command += ["--only", ",".join(only)]
         variables = {**os.environ, trick.switch: str(int(plain))}
-        subprocess.run(command, check=True, capture_output=True, env=variables)
+        done = subprocess.run(command, capture_output=True, text=True, env=variables)
+        if done.returncode:
+            raise SystemExit(f"tricks.py: workloads.py failed\n{done.stderr.strip()}")
         found = json.loads(Path(report.name).read_text())["us"]
     return {
         name: us[trick.contestant]
