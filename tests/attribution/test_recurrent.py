@@ -25,9 +25,14 @@ def weights_of(gates, dtype):
     return [RANDOM.normal(size=shape).astype(dtype) for shape in shapes]
 
 
+def zeros_that_depend_on(x):
+    """Return the first state; if it were a constant, its factors would be no gates."""
+    return pg.zeros((x.shape[0], N), dtype=x.dtype) + 0.0 * x[:, 0, :1]
+
+
 def lstm(x, weights, sigmoid=pg.sigmoid):
     w, u, b, b2 = map(pg.asarray, weights)
-    h = c = pg.zeros((x.shape[0], N), dtype=x.dtype)
+    h = c = zeros_that_depend_on(x)
     for step in range(x.shape[1]):
         i, f, g, o = pg.split(x[:, step] @ w.mT + b + (h @ u.mT + b2), 4, axis=1)
         c = sigmoid(f) * c + sigmoid(i) * pg.tanh(g)
@@ -37,7 +42,7 @@ def lstm(x, weights, sigmoid=pg.sigmoid):
 
 def gru(x, weights, sigmoid=pg.sigmoid):
     w, u, b, b2 = map(pg.asarray, weights)
-    h = pg.zeros((x.shape[0], N), dtype=x.dtype)
+    h = zeros_that_depend_on(x)
     for step in range(x.shape[1]):
         r, z, m = pg.split(x[:, step] @ w.mT + b, 3, axis=1)
         of_h = pg.split(h @ u.mT + b2, 3, axis=1)
@@ -122,6 +127,15 @@ def test_a_gate_that_scales_channels_may_be_a_constant(backend):
     np.testing.assert_allclose(constant, expected, rtol=1e-5)
     half = attr.attribute(f, x, attr.Composite(), 1).input.numpy()
     assert np.abs(half[:, [0, 2]]).min() > 0
+
+
+def test_a_sigmoid_that_scales_a_constant_is_no_gate(backend):
+    x = RANDOM.normal(size=(2, 3)).astype(np.float32)
+    w = RANDOM.normal(size=(1, 3)).astype(np.float32)
+    for f in (lambda x: pg.sigmoid(x) * w, lambda x: pg.sigmoid(x[:, :1]) * w):
+        found = attr.attribute(f, x, attr.Composite(gates="constant"), 1)
+        total = pg.sum(found.input, axis=1).numpy()
+        np.testing.assert_allclose(total, found.value.numpy(), rtol=1e-4)
 
 
 def test_the_sigmoid_of_a_tensor_times_the_tensor_is_an_activation(backend):

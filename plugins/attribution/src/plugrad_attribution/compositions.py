@@ -176,11 +176,34 @@ GATE_FUNCTIONS: dict[str, Function] = {
 def constant_gates() -> Table:
     """Return the rule of a sigmoid that multiplies a signal: it gets nothing.
 
-    For the product of a tensor and its own sigmoid, this equals the identity rule.
+    If the other factor does not depend on the input, the sigmoid is no gate: it has the
+    identity rule. The product of a tensor and its own sigmoid gets what the identity
+    rule gives it.
     """
     found: Table = {}
     for name, function in GATE_FUNCTIONS.items():
         product = lambda a, b, f=function: f(a) * b
         pattern = plugin.Pattern(product, ((2, 3), (2, 3)), name=f"attribution.{name}")
-        found[pattern] = {"a": None}
+        found[pattern] = {"a": _gate_rule(function)}
     return found
+
+
+def _gate_rule(function: Function) -> Callable[..., Tensor]:
+    """Return the rule of ``a`` in ``function(a) * b``."""
+
+    def rule(
+        dy: Tensor,
+        a: Tensor,
+        b: Tensor,
+        b_tracked: bool,
+        original: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        if b_tracked:
+            return pg.zeros_like(a)
+        values = function(a)
+        _, pull_back = pg.vjp(lambda factor: factor * b, values)
+        (cotangent,) = pull_back(dy)
+        plain = lambda _: original(dy)
+        return identity_rule(cotangent, a, values, plain)
+
+    return rule
