@@ -3,7 +3,7 @@
 The sounds of a short recording are known, so the maps can be compared with them::
 
     pip install --group demo --group gallery ./core ./plugins/cpu ./plugins/onnx
-    pip install ./plugins/attribution
+    pip install ./plugins/attribution ./plugins/train
     pip install --no-deps silero-vad f5-tts
     python -m examples.gallery.voice
 """

@@ -119,6 +119,39 @@ def test_all_unsupported_settings_are_listed(tmp_path):
         assert message in str(raised.value)
 
 
+BAD_SCALINGS = {
+    "a list": ({"type": ["yarn"]}, "type is ['yarn']: supported are none"),
+    "numbers": ({"type": [1, 2]}, "supported are none, linear, yarn"),
+    "a negative factor": (
+        {"type": "linear", "factor": -1.0},
+        "factor is -1.0; it must",
+    ),
+    "no number": (
+        {"type": "yarn", "factor": "8"},
+        "factor is '8'; it must be a number",
+    ),
+    "no rotations": (
+        {"type": "yarn", "yarn_beta_fast": 0.0},
+        "yarn_beta_fast is 0.0; it must be a number from 0.001 to 1000000",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SCALINGS)
+def test_scalings_that_make_no_sense_are_refused(case, tmp_path):
+    settings, message = BAD_SCALINGS[case]
+    extra = {f"llama.rope.scaling.{name}": value for name, value in settings.items()}
+    with pytest.raises(ModelError) as raised:
+        load(tiny(tmp_path, extra=extra).path)
+    assert message in str(raised.value)
+
+
+def test_yarn_needs_a_base_above_one(tmp_path):
+    extra = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0}
+    with pytest.raises(ModelError, match="freq_base must be above 1 for YaRN"):
+        load(tiny(tmp_path, extra=extra, base=1.0).path)
+
+
 def test_settings_that_change_nothing_are_accepted(tmp_path):
     plain = {"llama.rope.scaling.type": "none", "llama.expert_count": 0}
     made = tiny(tmp_path, extra={**plain, "llama.attention.sliding_window": 9})

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import plugrad as pg
 from plugrad.plugin import Tensor
 
-from .kernels import TINY
+from .kernels import identity_rule
 from .layers import Table
 from .rules import damped
 
@@ -46,10 +46,9 @@ def _stacked(steps: list[Tensor], reverse: bool) -> Tensor:
     return pg.stack(steps[:: 1 if reverse else -1])
 
 
-def _slope(x: Tensor, y: Tensor) -> Tensor:
-    """Return ``y / x`` for ``y = tanh(x)``, and 1 where ``x`` is close to zero."""
-    is_small = pg.abs(x) < TINY
-    return pg.where(is_small, 1.0, y / pg.where(is_small, 1.0, x))
+def _through_tanh(factor: Tensor, x: Tensor) -> Tensor:
+    """Return ``factor · tanh(x) / x``, the identity rule of ``tanh``."""
+    return identity_rule(factor, x, pg.tanh(x), lambda factor: factor)
 
 
 def _among_gates(signal: Tensor, before: int, after: int) -> Tensor:
@@ -92,8 +91,8 @@ def _lstm(amount: float) -> Callable[..., list[Tensor]]:
         of_state, of_weight = _shares(xs_tracked, states)
         i, f, g, o = pg.split(gates + pg.matmul(states, weight), 4, axis=2)
         keep = pg.sigmoid(f)
-        to_cell = pg.sigmoid(o) * _slope(cells, pg.tanh(cells))
-        to_signal = damped(pg.sigmoid(i) * _slope(g, pg.tanh(g)), g, amount)
+        to_cell = _through_tanh(pg.sigmoid(o), cells)
+        to_signal = damped(_through_tanh(pg.sigmoid(i), g), g, amount)
         w = pg.split(weight, 4, axis=1)[2]
         dh = dc = pg.zeros_like(c)
         found = []
@@ -135,7 +134,7 @@ def _gru(amount: float) -> Callable[..., list[Tensor]]:
         r, z, m = pg.split(sums, 3, axis=2)
         r, z = pg.sigmoid(r + of_input[0]), pg.sigmoid(z + of_input[1])
         u = of_input[2] + r * m
-        to_signal = damped((1 - z) * _slope(u, pg.tanh(u)), u, amount)
+        to_signal = damped(_through_tanh(1 - z, u), u, amount)
         to_product = damped(r, m, amount)
         w = pg.split(weight, 3, axis=1)[2]
         dh = pg.zeros_like(h)

@@ -144,8 +144,8 @@ class _Reading:
         if kind is None and f"{self.name}.rope.scale_linear" in self.file.metadata:
             kind, key = "linear", "rope.scale_linear"
         else:
-            kind, key = kind or "none", "rope.scaling.factor"
-        if kind not in SCALINGS:
+            kind, key = "none" if kind is None else kind, "rope.scaling.factor"
+        if not isinstance(kind, str) or kind not in SCALINGS:
             self.problems.append(
                 f"{self.name}.rope.scaling.type is {kind!r}: supported are "
                 f"{', '.join(SCALINGS)}; choose a model that uses one of them"
