@@ -1,7 +1,7 @@
 """Print how long a decoder with the sizes of SmolLM2-135M takes for one token.
 
-The weights are random: float32, 8 bits, or 4 bits with an embedding of 8 bits.
-"rounded" rounds the inputs of products to 8 bits. "rest" is the step without the
+The weights are random: float32, bfloat16, 8 bits, or 4 bits with an embedding of 8
+bits. "rounded" rounds the inputs of products to 8 bits. "rest" is the step without the
 products with weights. Each figure is the time of the fastest step, in milliseconds::
 
     OMP_NUM_THREADS=1 PLUGRAD_CPU_THREADS=1 python -m benchmarks.decoder
@@ -38,7 +38,7 @@ def weights(outputs: int, inputs: int) -> np.ndarray[Any, Any]:
 
 
 def plain(x: pg.Tensor, w: pg.Tensor) -> pg.Tensor:
-    """Multiply by float32 weights."""
+    """Multiply by float32 or bfloat16 weights."""
     return pg.matmul(x, w, transpose_b=True)
 
 
@@ -58,11 +58,11 @@ def no_product(x: pg.Tensor, w: pg.Tensor) -> pg.Tensor:
 
 
 def stored(bits: int) -> Callable[[np.ndarray[Any, Any]], Any]:
-    """Return a function that stores weights in 32, 8 or 4 bits, or zeros for 0."""
+    """Return a function that stores weights in 32 to 4 bits, or zeros for 0."""
 
     def store(w: np.ndarray[Any, Any]) -> Any:
-        if bits == 32:
-            return pg.asarray(w)
+        if bits >= 16:
+            return pg.astype(w, pg.float32 if bits == 32 else pg.bfloat16)
         if not bits:
             return pg.zeros((1, len(w)))
         own = 8 if len(w) == TOKENS else bits
@@ -114,6 +114,7 @@ def main() -> None:
     given = parser.parse_args()
     ways: dict[str, tuple[Dense, int]] = {
         "float32": (plain, 32),
+        "bfloat16": (plain, 16),
         "8 bits": (packed(8), 8),
         "4 bits": (packed(4), 4),
         "4 bits, rounded": (packed(4, rounded=True), 4),

@@ -1,9 +1,9 @@
-"""Compare the time of float16 ops on cpu with that of PyTorch.
+"""Compare the time of float16 or bfloat16 ops on cpu with that of PyTorch.
 
 Tensors have a million elements. Each figure is the minimum of interleaved rounds, in
 microseconds. The table marks ops that take more than three times as long as PyTorch's::
 
-    python benchmarks/half.py [--threads 1] [--only exp softmax]
+    python benchmarks/half.py [--dtype bfloat16] [--threads 1] [--only exp softmax]
 
 ``make peers`` installs PyTorch. Contents: inputs; the table; measuring; printing.
 """
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def arrays() -> dict[str, Any]:
-    """Return float16 arrays by name."""
+    """Return float32 arrays by name, and a condition."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -56,9 +56,10 @@ def arrays() -> dict[str, Any]:
         "images": rng.standard_normal(IMAGE_SHAPE),
         "filter": rng.standard_normal((3, 3, 64, 64)) / 24,
         "left": rng.standard_normal((256, 1024)) / 32,
+        "one_row": rng.standard_normal((1, 1024)) / 32,
     }
-    halves = {name: np.asarray(a, np.float16) for name, a in found.items()}
-    return halves | {"condition": x > 0}
+    floats = {name: np.asarray(a, np.float32) for name, a in found.items()}
+    return floats | {"condition": x > 0}
 
 
 # --- the table -------------------------------------------------------------------
@@ -155,6 +156,14 @@ def other_ops(pg: Any, torch: Any) -> list[Case]:
     """Return the rows of ops that are neither element-wise nor reductions."""
     return [
         Case("matmul", pg.matmul, torch.matmul, ("left", "x")),
+        Case("matmul of squares", pg.matmul, torch.matmul, ("x", "y")),
+        Case("matmul of one row", pg.matmul, torch.matmul, ("one_row", "x")),
+        Case(
+            "linear of one row",
+            lambda x, w: pg.matmul(x, w, transpose_b=True),
+            torch.nn.functional.linear,
+            ("one_row", "x"),
+        ),
         *windows(pg, torch.nn.functional),
         *copies(pg, torch),
     ]
@@ -224,9 +233,15 @@ def measure(functions: list[Callable[[], Any]], seconds: float) -> list[float]:
     return [1e6 * t for t in fastest]
 
 
+def halved(x: Any, dtype: str) -> Any:
+    """Return a floating tensor of plugrad in 16 bits; keep other tensors."""
+    return x.astype(dtype) if x.dtype.kind == "f" else x
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dtype", choices=("float16", "bfloat16"), default="float16")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", help="names of ops")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each row")
@@ -240,8 +255,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     pg.set_backend("cpu")
     found = arrays()
-    ours = {name: pg.asarray(a) for name, a in found.items()}
-    theirs = {name: torch.from_numpy(a.copy()) for name, a in found.items()}
+    ours = {name: halved(pg.asarray(a), options.dtype) for name, a in found.items()}
+    theirs = {name: torch.from_dlpack(x).clone() for name, x in ours.items()}
     print(f"{'op':20}{'plugrad':>10}{'PyTorch':>10}{'ratio':>8}   (us)")
     for case in cases():
         if options.only and not any(word in case.name for word in options.only):

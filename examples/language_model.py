@@ -92,7 +92,7 @@ def logits_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
 
 def loss_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
     """Return the mean cross-entropy of the next characters of each row."""
-    logits = logits_of(params, codes[:, :-1], heads)
+    logits = pg.astype(logits_of(params, codes[:, :-1], heads), pg.float32)
     return pg.losses.sparse_softmax_cross_entropy(codes[:, 1:], logits)
 
 
@@ -148,6 +148,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--size", type=int, nargs=4, default=Size(), help="see Size")
     parser.add_argument("--backend", default=pg.get_backend())
+    parser.add_argument("--precision", choices=["float16", "bfloat16"])
     parser.add_argument("--out", type=Path, default=Path("out/language_model"))
     given = parser.parse_args(arguments)
     size = Size(*given.size)
@@ -155,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     out = given.out
     options: Any = {"checkpoints": pt.Checkpoints(out), "log": out / "log.jsonl"}
     with pg.use_backend(given.backend):
-        options |= {"resume": True, "progress": True}
+        options |= {"resume": True, "progress": True, "precision": given.precision}
         fitted = fit(size, given.steps, batch, given.characters, **options)
         print(sample(fitted.params, size, 500))
     if fitted.history:  # empty if the training was already complete

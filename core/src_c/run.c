@@ -215,12 +215,13 @@ static PyObject *plan_of(const Run *run, long bits) {
 
 /* --- the fast path --------------------------------------------------------------- */
 
-/* Collect the arguments of the kernel. Return 1, 0 for the slow path, or -1 with an
-   error. */
+/* Collect the arguments of the kernel. Return 1, 0 for the slow path, which bfloat16
+   needs, or -1 with an error. */
 static int collect(Run *run) {
     for (Py_ssize_t i = 0; i < run->count; i++) {
         PyObject *x = run->inputs[i];
         if (x != Py_None && !is_tensor(x)) return 0;
+        if (x != Py_None && SLOT(x, Tensor, _dtype) == BFLOAT16) return 0;
         if (x == Py_None)
             run->given[i] = Py_NewRef(x);
         else /* `dispose` clears it after `_home`: if `_home` is set, so is this */
@@ -231,8 +232,10 @@ static int collect(Run *run) {
         if (run->given[i] == NULL) return -1;
         run->owned = i + 1;
     }
-    for (Py_ssize_t i = 0; i < attrs_of(run); i++)
+    for (Py_ssize_t i = 0; i < attrs_of(run); i++) {
+        if (run->values[i] == BFLOAT16) return 0;
         run->given[run->count + i] = run->values[i];
+    }
     return 1;
 }
 

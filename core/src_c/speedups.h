@@ -52,6 +52,7 @@ typedef struct {
 
 /* Objects of plugrad's modules; all are NULL until `enable`. */
 #define OBJECTS(X)                                                                       \
+    X(BFLOAT16, "tensor.dtypes")                                                         \
     X(FLOAT32, "tensor.dtypes")                                                          \
     X(STRING, "tensor.dtypes")                                                           \
     X(Kernel, "registry.contract")                                                       \

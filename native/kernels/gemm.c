@@ -476,16 +476,6 @@ static void multiply_thin(const Thin *s) {
     }
 }
 
-/* The number of columns per task. On native targets, each thread gets one task if
-   possible, because the hardware prefetches long parts of rows of B; the maximum keeps
-   the sums in the first-level cache. */
-enum { TASK_MIN_COLUMNS = 256, TASK_MAX_COLUMNS = 4096 };
-
-static u32 task_columns(u32 n) {
-    u32 fair = CEIL_DIV(n, thread_count() * TASK_MIN_COLUMNS) * TASK_MIN_COLUMNS;
-    return READS_IN_PLACE ? MIN(fair, TASK_MAX_COLUMNS) : TASK_MIN_COLUMNS;
-}
-
 static void gemv_tasks(u32 begin, u32 end, void *ctx) {
     const Gemm *g = ctx;
     u32 piece = task_columns(g->n), across = CEIL_DIV(g->n, piece);

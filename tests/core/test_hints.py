@@ -301,10 +301,10 @@ class ForeignDtype:
 
 HINTS_BY_REPR = {
     "torch.float32": "write plugrad.float32",
-    "torch.bfloat16": "write `pg.float16` or `pg.float32`",
+    "torch.bfloat16": "write plugrad.bfloat16",
     "tf.float64": "write plugrad.float64",
     "<dtype: 'int64'>": "write plugrad.int64",
-    "<class 'jax.numpy.bfloat16'>": "write `pg.float16` or `pg.float32`",
+    "<class 'jax.numpy.bfloat16'>": "write plugrad.bfloat16",
     "nothing": "use one of bool int8",
 }
 

@@ -20,7 +20,7 @@ from tests.docs.blocks import published_backend
 ROOT = Path(__file__).parents[2]
 NEEDS = [
     f"{name}=={importlib.metadata.version(name)}"
-    for name in ("numpy", "pluggy", "importlib-metadata", "packaging")
+    for name in ("numpy", "ml_dtypes", "pluggy", "importlib-metadata", "packaging")
 ]
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 

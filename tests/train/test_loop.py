@@ -267,12 +267,13 @@ def test_a_nonfinite_loss_is_skipped_in_mixed_precision():
             fit(steps=100, loss=never, precision=pg.float16)
 
 
-def test_mixed_precision_trains():
+@pytest.mark.parametrize("precision", [pg.float16, pg.bfloat16], ids=str)
+def test_mixed_precision_trains(precision):
     with pg.use_backend("cpu"):
         fitted = fit(
             pt.adam(0.1),
             epochs=30,
-            precision=pg.float16,
+            precision=precision,
             loss=lambda params, batch: pg.astype(loss(params, batch), pg.float32),
         )
     assert {x.dtype for x in fitted.params.values()} == {np.dtype("float32")}

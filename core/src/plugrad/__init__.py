@@ -287,6 +287,7 @@ from ._src.ops.linalg.products import (
 from ._src.ops.namespace import (
     __array_api_version__,
     __array_namespace_info__,
+    bfloat16,
     bool,
     can_cast,
     complex64,
@@ -472,6 +473,7 @@ __all__ = [
     "backends",
     "batch_norm",
     "batch_to_space_nd",
+    "bfloat16",
     "bincount",
     "bind_overrides",
     "bitcast",

@@ -5,7 +5,12 @@ import pytest
 from plugrad import plugin
 from plugrad._src.engine.context import Scope, tapes
 from plugrad._src.registry.registry import registry
-from plugrad_conformance.ops.test_gradients_everywhere import CONSTANT, DISCRETE, ROWS
+from plugrad_conformance.ops.test_gradients_everywhere import (
+    CONSTANT,
+    DISCRETE,
+    NARROW,
+    ROWS,
+)
 
 ADD_A_ROW = "add a row to TABLE in plugrad_conformance/ops/test_gradients_everywhere.py"
 
@@ -54,7 +59,7 @@ def test_every_gradient_function_is_called(reached):
         f"{name}.{input_}"
         for name, contract in registry.contracts.items()
         for input_, rule in contract.gradient.items()
-        if rule is not None and "." not in name
+        if rule is not None and "." not in name and name not in NARROW.split()
     }
     assert sorted(expected - reached[0]) == [], ADD_A_ROW
 

@@ -27,6 +27,11 @@ from .layers import INPUT, Functions, Table, Target, named
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# The dtypes that have derivatives.
+FLOATING = frozenset(
+    [pg.float16, pg.bfloat16, pg.float32, pg.float64, pg.complex64, pg.complex128]
+)
+
 
 class Pair(NamedTuple):
     """A tensor of a run, and its cotangent, which is relevance over value.
@@ -219,13 +224,13 @@ def _is_constant(spec: Any, tracked: Any) -> bool:
     """Return whether an input is floating and not differentiated."""
     if isinstance(tracked, tuple):
         return any(map(_is_constant, spec, tracked))
-    return spec is not None and not tracked and spec.dtype.kind in "fc"
+    return spec is not None and not tracked and spec.dtype in FLOATING
 
 
 def _results(dys: Sequence[Any], ys: Sequence[Tensor]) -> tuple[Pair, ...]:
     """Return the floating results and their cotangents."""
     pairs = zip(dys, ys, strict=False)  # ys is empty if the number of outputs varies
-    return tuple([Pair(dy, y) for dy, y in pairs if y.dtype.kind in "fc"])
+    return tuple([Pair(dy, y) for dy, y in pairs if y.dtype in FLOATING])
 
 
 def _inputs(dxs: Any, xs: Any, tracked: Any, is_relevance: bool) -> tuple[Pair, ...]:

@@ -301,6 +301,7 @@ def products(rule: Rule, two_input_rule: Callable[..., Tensor]) -> Table:
         "BatchMatMul": {"a": left, "b": right},
         dense(): dense_rules,
         "BlockQuantizedMatMul": None,  # decomposed: the weights are unpacked first
+        "MixedMatMul": None,  # decomposed: the weights are converted first
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
+import plugrad as pg
 from plugrad.plugin import html_table
 
 from .flows import Flow
@@ -207,7 +207,7 @@ class Bookkeeper:
         if not flow.results:
             return  # their number varies, and such kernels only distribute relevance
         dtype = flow.results[0].cotangent.dtype
-        self._epsilon = max(self._epsilon, float(np.finfo(dtype).eps))
+        self._epsilon = max(self._epsilon, pg.finfo(dtype).eps)
         key = (kind_of(flow), flow.site.kernel, flow.site.scope)
         self._entries[key] = self._entries.get(key, Entry()).plus(flow)
 

@@ -277,6 +277,7 @@ COMPOSED = (
     "LSTM",
     "LayerNorm",
     "MaxPoolWithArgmax",
+    "MixedMatMul",
     "SquaredDifference",
 )
 

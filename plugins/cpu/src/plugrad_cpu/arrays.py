@@ -14,7 +14,15 @@ from . import pool
 
 Array = np.ndarray[Any, Any]
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"]
-DTYPES += ["uint64", "float16", "float32", "float64", "complex64", "complex128"]
+DTYPES += [
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 DTYPES += ["string"]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plugrad
 from plugrad.geometry import Windows
 
 from .pool import missing, native
@@ -149,6 +150,22 @@ def in_float32(kernel: Kernel, *xs: Array | None, **attrs: Any) -> Any:
     """Return the result of a kernel on float16 arrays, computed in float32."""
     y = kernel(*[None if x is None else widened(x) for x in xs], **attrs)
     return y if y is NotImplemented else rounded(y, HALF)
+
+
+BFLOAT16: np.dtype[Any] = plugrad.bfloat16
+FROM_BFLOAT16, TO_BFLOAT16 = (
+    kernels(name, {None: ""}).get(None) for name in ("cast_bf16_f32", "cast_f32_bf16")
+)
+
+
+def from_bfloat16(x: Array) -> Array:
+    """Return a bfloat16 array as float32."""
+    return _convert(x, FLOAT32, FROM_BFLOAT16)
+
+
+def to_bfloat16(x: Array) -> Array:
+    """Return a float32 array as bfloat16: rounded to nearest, ties to even."""
+    return _convert(x, BFLOAT16, TO_BFLOAT16)
 
 
 def _convert(x: Array, dtype: np.dtype[Any], function: Any) -> Array:

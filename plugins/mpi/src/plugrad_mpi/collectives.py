@@ -16,6 +16,8 @@ from plugrad.plugin import Kernel, Runtime, TensorLike, run, run_many, runtime
 from . import contracts
 from .plugin import BACKENDS
 
+FLOATING = ("real floating", "complex floating")  # kinds of dtypes with derivatives
+
 # The runtime for which kernels were registered, by backend name. plugrad may replace
 # the runtime of a backend.
 _prepared: dict[str, Runtime] = {}

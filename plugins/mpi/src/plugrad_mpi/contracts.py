@@ -41,7 +41,8 @@ ALL_REDUCE = Kernel(
     op="all_reduce",
     doc="""The sum, or the mean, of the ``x`` of all ranks.
 
-    Shape and dtype are the same on all ranks. float16 is added in float32.""",
+    Shape and dtype are the same on all ranks. float16 and bfloat16
+    are added in float32.""",
 )
 gradients(ALL_REDUCE, x=lambda dy, op: run(ALL_REDUCE, dy, op=op))
 

@@ -16,11 +16,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import plugrad as pg
 from plugrad.plugin import runtime
 
 from .world import World, world
 
 Array = np.ndarray[Any, Any]
+HALVES = (np.dtype(np.float16), pg.bfloat16)
 
 
 def _bytes(values: Array) -> Array:
@@ -29,8 +31,8 @@ def _bytes(values: Array) -> Array:
 
 
 def _summable(values: Array) -> Array:
-    """Return the values in a dtype that MPI can add: float16 becomes float32."""
-    return values.astype(np.float32) if values.dtype == np.float16 else values
+    """Return the values in a dtype that MPI can add: 16 bits become float32."""
+    return values.astype(np.float32) if values.dtype in HALVES else values
 
 
 def _reduce(

@@ -19,7 +19,7 @@ import numpy as np
 import plugrad as pg
 from plugrad import Tensor
 
-from .collectives import broadcast, start_mean, wait_for_mean
+from .collectives import FLOATING, broadcast, start_mean, wait_for_mean
 from .world import world
 
 BUCKET_MIB = 25.0  # MiB; the default of PyTorch's DistributedDataParallel
@@ -79,7 +79,7 @@ def _bucket_scope(mib: float) -> Iterator[_Buckets]:
 
 
 def _is_averaged(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.dtype.kind in "fc"
+    return isinstance(x, Tensor) and pg.isdtype(x.dtype, FLOATING)
 
 
 def _with_means(buckets: _Buckets, tree: Tree) -> Tree:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import plugrad as pg
 from plugrad import Tensor
 
-from .collectives import all_gather, reduce_scatter
+from .collectives import FLOATING, all_gather, reduce_scatter
 from .world import world
 
 Tree = Any
@@ -48,7 +48,7 @@ class _Vectors:
         self.params, self.structure = pg.tree.flatten(params)
         self.lengths: dict[str, int] = {}
         for p in self.params:
-            if not isinstance(p, Tensor) or p.dtype.kind not in "fc":
+            if not isinstance(p, Tensor) or not pg.isdtype(p.dtype, FLOATING):
                 raise TypeError(
                     f"sharded: a parameter must be a floating tensor, got {p!r}; "
                     "remove values that are not trained from the tree"

@@ -13,7 +13,8 @@ from .graphs import compiled, fusable
 from .kernels import KERNELS
 from .runtime import Device
 
-DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 complex64"
+DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+DTYPES += " bfloat16 float32 complex64"
 
 
 def runtime(wanted: str, backward: Mapping[str, Kernel]) -> Runtime:

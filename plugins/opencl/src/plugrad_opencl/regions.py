@@ -80,7 +80,10 @@ def _layout(
 def _programs(step: Step) -> Programs | None:
     """Return the programs of an element-wise kernel; None for others."""
     name = step.kernel.name
-    kernel = converter(step.attrs["dtype"]) if name == "Cast" else KERNELS.get(name)
+    kernel = KERNELS.get(name)
+    if name == "Cast":
+        dtype = step.attrs["dtype"]
+        kernel = converter(dtype) if dtype in source.C else None
     programs: Programs | None = getattr(kernel, "programs", None)
     return programs
 

@@ -13,6 +13,7 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
+import plugrad
 
 from . import guard
 from .heap import SMALL_MAX_BYTES
@@ -21,6 +22,7 @@ from .runtime import Machine
 DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+BFLOAT16: DType = plugrad.bfloat16
 MAX_AXES = 64  # NumPy's limit; MAX_RANK in elementwise.h
 DTYPES = [
     "bool",
@@ -33,6 +35,7 @@ DTYPES = [
     "uint32",
     "uint64",
     "float16",
+    "bfloat16",
     "float32",
     "float64",
     "complex64",
@@ -189,7 +192,9 @@ def upload(machine: Machine, values: Array) -> Any:
 
 def download(native: Any) -> Array:
     """Return a read-only view, which keeps the block alive."""
-    return np.asarray(native)
+    values = np.asarray(native)
+    # A type string of NumPy cannot express bfloat16.
+    return values.view(BFLOAT16) if native.dtype is BFLOAT16 else values
 
 
 def writable(native: WasmArray) -> Array:
@@ -229,7 +234,7 @@ class WasmArrays:
 
     def download(self, native: Any) -> Array:
         """Return a read-only view."""
-        values = np.asarray(native)
+        values = download(native)
         if values.flags.writeable:  # strings
             values = values.view()
             values.flags.writeable = False
@@ -241,7 +246,8 @@ class WasmArrays:
         The view is writable, because DLPack before 1.0 cannot export read-only memory.
         plugrad marks it as read-only for libraries that support newer versions.
         """
-        return np.asarray(_WritableView(native))
+        values = np.asarray(_WritableView(native))
+        return values.view(BFLOAT16) if native.dtype is BFLOAT16 else values
 
     def nbytes(self, native: Any) -> int:
         """Return the size in bytes; strings count as their pointers plus texts."""

@@ -19,6 +19,7 @@ import numpy as np
 from plugrad.geometry import broadcast, broadcast_strides, collapse_axes
 
 from .arrays import (
+    BFLOAT16,
     DType,
     Shape,
     WasmArray,
@@ -232,10 +233,14 @@ _FAST = {
         ("float32", "bool", "f32_b8"),
     )
 }
+_FAST |= {(BFLOAT16, FLOAT32): "cast_bf16_f32", (FLOAT32, BFLOAT16): "cast_f32_bf16"}
 
 
 def cast(x: WasmArray, *, dtype: DType) -> WasmArray:
-    """Return ``x`` in another dtype; integers wrap."""
+    """Return ``x`` in another dtype; integers wrap.
+
+    bfloat16 is converted from and to float32.
+    """
     old = x.dtype
     if old is dtype:
         return x
@@ -246,6 +251,8 @@ def cast(x: WasmArray, *, dtype: DType) -> WasmArray:
     fast = _FAST.get((old, dtype))
     if fast is not None:
         call[fast](x.pointer, y.pointer, y.size)
+    elif BFLOAT16 in (old, dtype):
+        return cast(cast(x, dtype=FLOAT32), dtype=dtype)
     else:
         call["cast"](x.pointer, y.pointer, y.size, NUMBERS[old], NUMBERS[dtype])
     return y

@@ -9,6 +9,7 @@ from plugrad._src.ops.array import grids
 from plugrad._src.ops.basis import creation, shape
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.tensor.arguments import choice, function
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor
 
@@ -105,7 +106,7 @@ def _unit_tensors(like: Tensor) -> list[Tensor]:
 
 def _rows(f: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     value, pullback = vjp(f, x)
-    if not isinstance(value, Tensor) or value.dtype.kind not in "fc":
+    if not isinstance(value, Tensor) or dtype_kind(value.dtype) not in "fc":
         kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"jacobian: f must return a floating tensor, got {kind}")
     rows = [pullback(unit)[0] for unit in _unit_tensors(value)]

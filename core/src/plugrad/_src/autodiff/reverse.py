@@ -26,7 +26,7 @@ from plugrad._src.ops.basis import _convert, creation
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.tensor.arguments import flag, function, integers
-from plugrad._src.tensor.dtypes import differentiable
+from plugrad._src.tensor.dtypes import differentiable, dtype_kind
 from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import TapeId, Tensor, TensorLike
@@ -500,7 +500,7 @@ def _forward(
     for x in leaves:
         source = dispatch.tracked_alias(x)  # a captured x is a constant, not this input
         sources.append(source)
-        wanted.append(tape.watch_own(source) if x.dtype.kind in "fc" else None)
+        wanted.append(tape.watch_own(source) if dtype_kind(x.dtype) in "fc" else None)
     if not tape.tracked:
         kinds = ", ".join(str(x.dtype) for x in leaves) or "nothing"
         error = TypeError(

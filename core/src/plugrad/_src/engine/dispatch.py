@@ -2,7 +2,8 @@
 
 ``run`` has a fast path, down to the line "everything special". The C accelerators
 implement this path, and the recording on a single tape. The slow path tries, in this
-order: observers, tapes, implementation, decomposition, host, fallback.
+order: observers, tapes, implementation, decomposition, host, fallback. It also runs
+kernels that do not take bfloat16 in float32.
 
 Contents: the active backend; ``run``; the other ways to run; moving.
 """
@@ -28,11 +29,11 @@ from plugrad._src.registry.contract import (
 from plugrad._src.registry.deprecation import outside
 from plugrad._src.registry.plugins import printable
 from plugrad._src.registry.registry import registry
-from plugrad._src.tensor.dtypes import DType, named
+from plugrad._src.tensor.dtypes import BFLOAT16, FLOAT32, DType, named
 from plugrad._src.tensor.explained import explained, replacing
 from plugrad._src.tensor.tensor import NOWHERE, Native, Tensor
 
-from . import tape
+from . import halves, tape
 from .accelerated import accelerated
 from .context import (
     PROCESS,
@@ -117,6 +118,8 @@ def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
     if backend is not None and context.quiet:
         function = backend.table.get(kernel.name)
         if function is not None:
+            if halves.has_bfloat16(inputs, attrs):
+                return _run(kernel, inputs, attrs)[0]
             natives = []
             for x in inputs:
                 if type(x) is Tensor and x._home is backend:
@@ -213,13 +216,9 @@ def _run(
             overrides = overrides.for_others()
         run_of = kernel, backend, mask, len(inputs)
         plan = plan_of(overrides, scope, recording, *run_of)
-        if plan is None:
-            return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
-    outputs = None
-    if implemented:
-        outputs = _implementation(kernel, inputs, attrs, backend)
-    if outputs is None:
-        outputs = _without_implementation(kernel, inputs, attrs, backend)
+        if plan is None:  # the parts are recorded
+            return _by_parts(kernel, inputs, attrs, backend)
+    outputs = _compute(kernel, inputs, attrs, backend, implemented)
     if plan is not None:
         outer = recording[:-1]
         node = plan, backend, inputs, attrs, outputs, scope
@@ -234,15 +233,67 @@ def _run(
     return outputs
 
 
-def _without_implementation(
+def _compute(
+    kernel: Kernel,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    backend: OpenBackend,
+    implemented: bool,
+) -> Outputs:
+    """Run a kernel by its implementation or by what replaces it; record nothing."""
+    outputs = None
+    in_halves = halves.can_be_widened(kernel, inputs, attrs)
+    if implemented and not (in_halves and halves.is_widened(kernel, backend)):
+        outputs = _implementation(kernel, inputs, attrs, backend)
+    if outputs is not None:
+        return outputs
+    if not in_halves and kernel.decomposition is None:
+        return _run_on_host_or_fallback(kernel, inputs, attrs, backend)
+    with taping(()):  # the tapes record one node for it, not its parts
+        outputs = _by_parts(kernel, inputs, attrs, backend)
+    return tuple([alias(y) for y in outputs])
+
+
+def _by_parts(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    """Run the decomposition; if there is none, run on the host or a fallback."""
-    if kernel.decomposition is not None:
-        with taping(()):  # the tapes record one node for it, not its parts
-            outputs = _decompose(kernel, inputs, attrs, backend)
-        return tuple([alias(y) for y in outputs])
-    return _run_on_host_or_fallback(kernel, inputs, attrs, backend)
+    """Run the kernels that replace a kernel; the tapes record them."""
+    if halves.can_be_widened(kernel, inputs, attrs):
+        return _in_float32(kernel, inputs, attrs, backend)
+    return _decompose(kernel, inputs, attrs, backend)
+
+
+# --- bfloat16 --------------------------------------------------------------------
+
+
+def _in_float32(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run a kernel with float32 in place of bfloat16, and round its results."""
+    if not backend.depth:
+        _note_fallback(kernel, backend, "decomposition")
+    wide = [_replaced(x, BFLOAT16, FLOAT32) for x in inputs]
+    outputs = run_many(kernel, *wide, **halves.wide_attributes(attrs))
+    wanted = halves.dtypes_of_outputs(kernel, inputs, attrs)
+    if wanted is None:
+        wanted = [BFLOAT16] * len(outputs)
+    pairs = zip(outputs, wanted, strict=True)
+    return tuple(
+        [
+            _replaced(y, FLOAT32, BFLOAT16) if dtype is BFLOAT16 else y
+            for y, dtype in pairs
+        ]
+    )
+
+
+def _replaced(x: Any, old: DType, new: DType) -> Any:
+    """Return a tensor of dtype ``old`` in the dtype ``new``; keep everything else."""
+    if x is None or x.dtype is not old:
+        return x
+    return run(registry.contracts["Cast"], x, dtype=new)
+
+
+# --- the implementation, and what replaces it ------------------------------------
 
 
 def _implementation(

@@ -22,6 +22,7 @@ from plugrad._src.tensor.tensor import Native, Tensor
 from .context import PROCESS, current
 from .dispatch import native as native_on
 from .dispatch import run
+from .halves import can_be_widened, is_widened
 
 # Without reference counts, any array may be referenced elsewhere.
 references: Callable[[object], int] = getattr(sys, "getrefcount", lambda x: sys.maxsize)
@@ -76,6 +77,8 @@ def run_in_place(kernel: Kernel, x: Tensor, *inputs: Tensor) -> Tensor:
     backend: Any = x._home
     update = backend.in_place.get(kernel.name)
     is_plain = context.quiet and (context.backend or PROCESS.backend) is backend
+    if can_be_widened(kernel, (x, *inputs), {}) and is_widened(kernel, backend):
+        is_plain = False
     if update is None or not is_plain:
         return run(kernel, x, *inputs)
     natives = [native_on(y, backend) for y in inputs]

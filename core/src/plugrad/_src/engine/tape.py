@@ -26,6 +26,7 @@ from plugrad._src.registry.contract import (
     VJPs,
 )
 from plugrad._src.registry.rules import Site, bind_constants
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import TapeId, Tensor
 
@@ -315,7 +316,7 @@ def record(
 
     ``others`` are further tapes, which record the run with another plan.
     """
-    if all([y.dtype.kind not in "fc" for y in outputs]):
+    if all([dtype_kind(y.dtype) not in "fc" for y in outputs]):
         return
     plans = [(tapes, plan)] if others is None else [(tapes, plan), others]
     all_tapes = [tape for on, _ in plans for tape in on]
@@ -328,7 +329,7 @@ def record(
         tape_id.shape = y.shape
         tape_id.dtype = y.dtype
         tape_ids.append(tape_id)
-        if y.dtype.kind in "fc":
+        if dtype_kind(y.dtype) in "fc":
             y._tape_id = tape_id
             for tape in all_tapes:
                 tape.tracked.add(tape_id)

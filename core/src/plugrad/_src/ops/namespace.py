@@ -23,6 +23,8 @@ from plugrad._src.tensor.dtypes import (
     STRING,
     DType,
     canonical,
+    dtype_kind,
+    floating_info,
     named,
     promote,
     weak,
@@ -35,6 +37,7 @@ from .basis.variable import Variable
 __all__ = [
     "__array_api_version__",
     "__array_namespace_info__",
+    "bfloat16",
     "bool",
     "can_cast",
     "complex64",
@@ -75,6 +78,7 @@ uint16: DType = DTYPES["uint16"]
 uint32: DType = DTYPES["uint32"]
 uint64: DType = DTYPES["uint64"]
 float16: DType = DTYPES["float16"]
+bfloat16: DType = DTYPES["bfloat16"]
 float32: DType = DTYPES["float32"]
 float64: DType = DTYPES["float64"]
 complex64: DType = DTYPES["complex64"]
@@ -129,7 +133,7 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
         "complex floating": "c",
         "numeric": "iufc",
     }
-    return dtype.kind in kinds[choice("isdtype", "kind", kind, *kinds)]
+    return dtype_kind(dtype) in kinds[choice("isdtype", "kind", kind, *kinds)]
 
 
 class Limits(NamedTuple):
@@ -165,11 +169,11 @@ def finfo(type: Any, /) -> Limits:
 
     """
     dtype = _dtype(type)
-    if dtype.kind not in "fc":
+    if dtype_kind(dtype) not in "fc":
         raise TypeError(
             f"finfo: {named(dtype)} is not floating; use iinfo for integers"
         )
-    info = np.finfo(dtype)
+    info = floating_info(dtype)
     numbers = (info.eps, info.max, info.min, info.smallest_normal)
     eps, high, low, normal = map(float, numbers)
     return Limits(info.bits, eps, high, low, normal, canonical(info.dtype))
@@ -196,7 +200,7 @@ def iinfo(type: Any, /) -> np.iinfo[Any]:
 
     """
     dtype = _dtype(type)
-    if dtype.kind not in "iu":
+    if dtype_kind(dtype) not in "iu":
         raise TypeError(f"iinfo: {named(dtype)} is not an integer dtype; use finfo")
     return np.iinfo(dtype)
 
@@ -314,10 +318,11 @@ class Info:
         """Return a dict of a device's dtypes, limited to those of ``kind`` if given."""
         backend = _open_backend(device)
         kinds = tuple(kind) if isinstance(kind, list | tuple) else kind
+        not_in_the_standard = (float16, bfloat16, STRING)
         return {
             name: dtype
             for name, dtype in DTYPES.items()
-            if dtype in backend.dtypes and dtype is not STRING and name != "float16"
+            if dtype in backend.dtypes and dtype not in not_in_the_standard
             if kinds is None or isdtype(dtype, kinds)
         }
 

@@ -43,6 +43,8 @@ class OpenBackend:
         table: The kernel functions in force, wrapped, by kernel name.
         in_place: The functions that may write into the first input, wrapped, by kernel
             name; only some kernels have one. See ``plugin.in_place``.
+        takes_bfloat16: The names of the kernels whose functions in force take bfloat16
+            arrays. See ``plugin.takes_bfloat16``.
 
     """
 
@@ -62,6 +64,7 @@ class OpenBackend:
         self.max_nbytes: int = runtime.max_nbytes or sys.maxsize
         self.table: Mapping[str, Function] = {}
         self.in_place: Mapping[str, Function] = {}
+        self.takes_bfloat16: frozenset[str] = frozenset()
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # uploaded weak scalars
 
     def wrapped(self, kernel: Kernel, function: Function) -> Function:
@@ -69,6 +72,15 @@ class OpenBackend:
         found = self.runtime.wrap(function)
         limit = self.runtime.max_nbytes
         return limited(kernel, found, self.name, limit) if limit else found
+
+    def use(self, functions: Mapping[Kernel, Function]) -> None:
+        """Set the kernel functions in force."""
+        table = {k.name: self.wrapped(k, f) for k, f in functions.items()}
+        parts = [self.in_place_of(k, f) for k, f in functions.items()]
+        marked = [k.name for k, f in functions.items() if takes_bfloat16(f)]
+        self.table = table
+        self.in_place = {name: f for part in parts for name, f in part.items()}
+        self.takes_bfloat16 = frozenset(marked)
 
     def in_place_of(self, kernel: Kernel, function: Function) -> dict[str, Function]:
         """Return the entry of ``in_place`` for a kernel function; ``{}`` if none."""
@@ -234,6 +246,11 @@ class KernelLayer(NamedTuple):
     function: Function
     owner: Plugin
     dispose: Callable[[], None] | None = None
+
+
+def takes_bfloat16(function: Function) -> bool:
+    """Return whether a kernel function is marked by ``plugin.takes_bfloat16``."""
+    return getattr(function, "takes_bfloat16", False) is True
 
 
 USER, KERNEL_PACK, OWNER = range(3)

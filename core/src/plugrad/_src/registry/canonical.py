@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plugrad._src.tensor.dtypes import DType, named
+from plugrad._src.tensor.dtypes import DType, dtype_kind, named
 from plugrad._src.tensor.explained import explained, replacing
 
 from .contract import Kernel, Spec
@@ -64,7 +64,7 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
             if kind and kind not in kernel.inputs:
                 check_dtype(kernel.name, name, x.dtype, kind)
             like = kind if kind in kernel.inputs else name
-            if not kind and kernel.broadcasts and x.dtype.kind != "b":
+            if not kind and kernel.broadcasts and dtype_kind(x.dtype) != "b":
                 like = "the other inputs"
             wanted = dtypes.setdefault(like, x.dtype)
             if x.dtype is not wanted:

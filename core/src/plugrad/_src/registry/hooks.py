@@ -193,6 +193,46 @@ def in_place(kernel: Callable[..., Any]) -> Callable[[F], F]:
     return attach
 
 
+def takes_bfloat16(kernel: F) -> F:
+    """Mark a kernel function as one that takes bfloat16 arrays.
+
+    Other kernel functions never get such arrays: plugrad converts bfloat16 inputs to
+    float32 by the kernel ``Cast`` of the backend, runs the function on them, and
+    rounds its floating results. So a backend that lists ``"bfloat16"`` among its
+    ``dtypes`` needs one function that takes it, ``Cast``; conversion of other dtypes
+    from and to bfloat16 passes through float32. Mark the kernels that only move
+    elements, and those that read bfloat16 faster than float32. If such a function
+    returns ``NotImplemented``, the kernel runs in float32.
+
+    Args:
+        kernel: The kernel function, as it is registered.
+
+    Returns:
+        The function.
+
+    Raises:
+        TypeError: The kernel function cannot have attributes, for example because it is
+            built in.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> kernels = plugin.KernelTable()
+        >>> @kernels("Transpose")
+        ... @plugin.takes_bfloat16
+        ... def transpose(x, *, perm):
+        ...     return x.transpose(perm)
+
+    """
+    try:
+        kernel.takes_bfloat16 = True  # type: ignore[attr-defined]
+    except AttributeError:
+        raise TypeError(
+            f"takes_bfloat16: {kernel!r} cannot have attributes; define a function "
+            "that calls it, and register that"
+        ) from None
+    return kernel
+
+
 @dataclass(frozen=True)
 class Runtime:
     """An open backend: what ``Backend.open`` returns.

@@ -29,6 +29,7 @@ from .backend import (
     Function,
     KernelLayer,
     OpenBackend,
+    takes_bfloat16,
 )
 from .contract import Kernel, VJPs, suggest
 from .gradients import GradientRegistry
@@ -297,6 +298,7 @@ class Registry:
         with contextlib.ExitStack() as stack:  # each is called, whatever others raise
             if opened is not None:
                 opened.table, opened.in_place, opened.scalars = {}, {}, {}
+                opened.takes_bfloat16 = frozenset()
                 stack.callback(opened.runtime.close or (lambda: None))
             for layer in dropped:
                 stack.callback(layer.dispose or (lambda: None))
@@ -327,11 +329,8 @@ class Registry:
                 layers.setdefault(name, []).append(layer)
         for name, function in own_kernels.items():
             layers.setdefault(name, []).append(KernelLayer(OWNER, function, owner))
-        in_force = {self.contracts[n]: found[0] for n, found in layers.items() if found}
-        table = {k.name: opened.wrapped(k, x.function) for k, x in in_force.items()}
-        parts = [opened.in_place_of(k, x.function) for k, x in in_force.items()]
-        opened.table = table  # everything is checked: from here on nothing raises
-        opened.in_place = {n: f for part in parts for n, f in part.items()}
+        # Everything is checked: after this, nothing raises.
+        opened.use({self.contracts[n]: f[0].function for n, f in layers.items() if f})
         opened_kernels = {(n, backend.name): found for n, found in layers.items()}
         self.kernels = self.kernels | opened_kernels
         self.gradients.open(backend.name, [own_gradients, *pack_gradients])
@@ -428,11 +427,15 @@ class Registry:
         if opened := self.opened.get(backend):
             table = {k: f for k, f in opened.table.items() if k != name}
             in_place = {k: f for k, f in opened.in_place.items() if k != name}
+            with_bfloat16 = opened.takes_bfloat16 - {name}
             if layers := self.kernels[name, backend]:
                 kernel = self.contracts[name]
                 table[name] = opened.wrapped(kernel, layers[0].function)
                 in_place |= opened.in_place_of(kernel, layers[0].function)
+                if takes_bfloat16(layers[0].function):
+                    with_bfloat16 |= {name}
             opened.table, opened.in_place = table, in_place
+            opened.takes_bfloat16 = with_bfloat16
 
 
 registry = Registry()

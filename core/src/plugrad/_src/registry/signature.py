@@ -42,7 +42,7 @@ from plugrad._src.tensor.arguments import (
     real,
     sizes,
 )
-from plugrad._src.tensor.dtypes import DTYPES, DType, canonical, named
+from plugrad._src.tensor.dtypes import DTYPES, DType, canonical, dtype_kind, named
 from plugrad._src.tensor.explained import explained
 
 # --- the grammar -----------------------------------------------------------------
@@ -159,7 +159,7 @@ def _is_dtype(kind: str) -> bool:
 def check_dtype(who: str, name: str, dtype: DType, kind: str) -> None:
     """Raise a TypeError unless ``dtype``, that of the input ``name``, has this kind."""
     for part in kind.split(" | "):
-        if dtype.kind in ABSTRACT.get(part, "") or named(dtype) == part:
+        if dtype_kind(dtype) in ABSTRACT.get(part, "") or named(dtype) == part:
             return
     raise TypeError(f"{who}: {name!r} must be {kind}, got {named(dtype)}")
 

@@ -1,8 +1,10 @@
 """dtypes, and their promotion: a table for tensors, and a rule for weak scalars.
 
-dtypes are NumPy's. Within a kind (integer, floating, complex) promotion follows the
-array API; across kinds the higher kind determines the dtype: int64 with float32 gives
-float32. A Python or NumPy *scalar* is weak: it adopts the dtype of the other operand.
+dtypes are NumPy's, and bfloat16 is that of the package ml_dtypes. Within a kind
+(integer, floating, complex) promotion follows the array API; across kinds the higher
+kind determines the dtype: int64 with float32 gives float32. bfloat16 with float16 gives
+float32, because neither holds the values of the other. A Python or NumPy *scalar* is
+weak: it adopts the dtype of the other operand.
 
 Strings have NumPy's object dtype, and all elements are ``bytes``. They stay on the host
 and are promoted with strings only.
@@ -15,6 +17,7 @@ import re
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .hints import DTYPE_NAMES, dtype_hint
@@ -22,8 +25,10 @@ from .hints import DTYPE_NAMES, dtype_hint
 DType = np.dtype[Any]
 
 STRING: DType = np.dtype(object)
+BFLOAT16: DType = np.dtype(ml_dtypes.bfloat16)
 DTYPES: dict[str, DType] = {
-    name: STRING if name == "string" else np.dtype(name) for name in DTYPE_NAMES.split()
+    name: {"string": STRING, "bfloat16": BFLOAT16}.get(name) or np.dtype(name)
+    for name in DTYPE_NAMES.split()
 }
 BOOL, INT32, FLOAT32 = (DTYPES[name] for name in ("bool", "int32", "float32"))
 COMPLEX64 = DTYPES["complex64"]
@@ -53,13 +58,33 @@ def named(dtype: DType) -> str:
     return "string" if dtype is STRING else dtype.name
 
 
+def dtype_kind(dtype: DType) -> str:
+    """Return NumPy's letter for the kind of a dtype, with "f" for bfloat16.
+
+    NumPy itself says "V", as for every dtype that it does not define.
+    """
+    return "f" if dtype is BFLOAT16 else dtype.kind
+
+
+def floating_info(dtype: DType) -> Any:
+    """Return ``numpy.finfo`` of a dtype; for bfloat16, the same of ml_dtypes."""
+    library: Any = ml_dtypes if dtype is BFLOAT16 else np
+    return library.finfo(dtype)
+
+
+def _rank(dtype: DType) -> int:
+    return _KIND[dtype_kind(dtype)]
+
+
 def _promoted(a: DType, b: DType) -> DType | None:
-    low, high = sorted((a, b), key=lambda d: _KIND[d.kind])
+    low, high = sorted((a, b), key=_rank)
     if high is STRING:
         return STRING if low is STRING else None
-    if _KIND[low.kind] == _KIND[high.kind] or (high.kind == "c" and low.kind == "f"):
+    if {a, b} == {BFLOAT16, DTYPES["float16"]}:
+        return FLOAT32
+    if _rank(low) == _rank(high) or (high.kind == "c" and dtype_kind(low) == "f"):
         joined = np.promote_types(a, b)
-        return joined if _KIND[joined.kind] == _KIND[high.kind] else None
+        return joined if _rank(joined) == _rank(high) else None
     return high
 
 
@@ -101,18 +126,18 @@ def weak(op: str, value: complex | np.generic, other: DType) -> DType:
     plain = value.item() if isinstance(value, np.generic) else value
     own = dtype_of(plain)
     dtype = other if other is not STRING else promote(op, own, other)
-    if _KIND[own.kind] > _KIND[other.kind]:
-        dtype = TABLE[own, other] if other.kind == "f" else own
+    if _rank(own) > _rank(other):
+        dtype = TABLE[own, other] if dtype_kind(other) == "f" else own
     check_range(op, plain, dtype)
     return dtype
 
 
 def _limits(dtype: DType) -> tuple[float, float]:
     """Return the least and the greatest finite number of a dtype."""
-    if dtype.kind in "iu":
+    if dtype_kind(dtype) in "iu":
         return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    if dtype.kind in "fc":
-        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    if dtype_kind(dtype) in "fc":
+        return float(floating_info(dtype).min), float(floating_info(dtype).max)
     return -math.inf, math.inf  # bool accepts every number
 
 
@@ -122,9 +147,9 @@ LIMITS = {dtype: _limits(dtype) for dtype in DTYPES.values()}
 def _rounding(dtype: DType) -> tuple[float, float]:
     """Return the least and the greatest number that do not round to infinity."""
     low, high = LIMITS[dtype]
-    if dtype.kind not in "fc":
+    if dtype_kind(dtype) not in "fc":
         return low, high
-    info = np.finfo(dtype)
+    info = floating_info(dtype)
     half = math.ldexp(float(info.eps), info.maxexp - 2)  # half an ulp of ``high``
     high = math.nextafter(high + half, 0)
     return -high, high
@@ -140,7 +165,7 @@ def check_range(op: str, value: complex, dtype: DType) -> None:
     nor infinities; a floating dtype holds every number that does not round to infinity.
     """
     low, high = _ROUNDING[dtype]
-    whole = dtype.kind in "iu"
+    whole = dtype_kind(dtype) in "iu"
     for part in (value.real, value.imag):
         if part - part:  # true for NaN and infinities
             if whole:
@@ -175,4 +200,4 @@ def canonical(dtype: Any) -> DType:
 
 def differentiable(dtype: DType) -> bool:
     """Return whether tapes track tensors of this dtype."""
-    return dtype.kind in "fc"
+    return dtype_kind(dtype) in "fc"

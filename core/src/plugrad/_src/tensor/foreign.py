@@ -258,7 +258,7 @@ int int_ | `pg.int32`
 long | `pg.int64`
 byte | `pg.uint8`
 char | `pg.int8`
-bfloat16 float8_e4m3fn float8_e5m2 | `pg.float16` or `pg.float32`
+float8_e4m3fn float8_e5m2 | `pg.float16` or `pg.bfloat16`
 cfloat | `pg.complex64`
 cdouble | `pg.complex128`
 """
@@ -275,7 +275,7 @@ is_cuda get_device | `x.backend`
 view view_as flatten ravel resize resize_ reshape_as | `x.reshape(...)`
 data | `x`, or `x.numpy()`; `x[...] = values` gives `x` a new value
 half | `x.astype(pg.float16)`
-bfloat16 | `x.astype(pg.float16)`
+bfloat16 | `x.astype(pg.bfloat16)`
 float | `x.astype(pg.float32)`
 double | `x.astype(pg.float64)`
 short | `x.astype(pg.int16)`
@@ -392,7 +392,8 @@ byte | `pg.uint8`
 char | `pg.int8`
 complex cfloat chalf | `pg.complex64`
 cdouble | `pg.complex128`
-bfloat16 bf16 float8_e4m3fn float8_e5m2 | `pg.float16` or `pg.float32`
+bf16 | `pg.bfloat16`
+float8_e4m3fn float8_e5m2 | `pg.float16` or `pg.bfloat16`
 float128 longdouble | `pg.float64`
 complex256 clongdouble | `pg.complex128`
 """

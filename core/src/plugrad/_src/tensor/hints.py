@@ -183,7 +183,7 @@ for _name in attributes():
 
 DTYPE_NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-    "float16 float32 float64 complex64 complex128 string"
+    "float16 bfloat16 float32 float64 complex64 complex128 string"
 )
 
 

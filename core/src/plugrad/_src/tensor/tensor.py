@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Never, Protocol
 
 import numpy as np
 
-from .dtypes import DType, named
+from . import dlpack
+from .dtypes import BFLOAT16, DType, dtype_kind, named
 from .explained import explained
 from .methods import Methods
 
@@ -301,9 +302,11 @@ class Tensor(Methods):
             has_flags = max_version is not None and max_version[0] >= 1
             values = _exportable(values, copy, has_flags, lent)
             copy = None if copy else copy  # the copy has been made
-        return values.__dlpack__(
-            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
-        )
+        how = {"stream": stream, "max_version": max_version}
+        how |= {"dl_device": dl_device, "copy": copy}
+        if type(values) is np.ndarray and self.dtype is BFLOAT16:
+            return dlpack.capsule(values, **how)
+        return values.__dlpack__(**how)
 
     def __copy__(self) -> Tensor:
         return self._alias(self._tape_id)
@@ -334,7 +337,7 @@ class Tensor(Methods):
         return complex(self._item("complex()"))
 
     def __index__(self) -> int:
-        if self.dtype.kind not in "iu":
+        if dtype_kind(self.dtype) not in "iu":
             raise TypeError(f"only an integer tensor can be an index, got {self.dtype}")
         return int(self._item())
 
@@ -357,7 +360,7 @@ class Tensor(Methods):
         if self._home.depth:  # inside vmap
             return repr(self._data)
         values = np.array2string(
-            self._values(), separator=", ", threshold=20, prefix="Tensor("
+            _printable(self._values()), separator=", ", threshold=20, prefix="Tensor("
         )
         dtype = named(self.dtype)
         home = self._home.name
@@ -370,7 +373,7 @@ class Tensor(Methods):
         if self._home is NOWHERE or self._home.depth:
             return page(repr(self))
         about = f"shape {self.shape}, {named(self.dtype)}, on {self._home.name}"
-        return page(f"{what}: {about}", self._values())
+        return page(f"{what}: {about}", _printable(self._values()))
 
 
 def _refuse(x: Tensor, value: object = None) -> None:
@@ -385,6 +388,11 @@ for _name in ("shape", "dtype"):
     _get = attrgetter(f"_{_name}")
     _doc = vars(Tensor)[_name].__doc__
     setattr(Tensor, _name, property(_get, _refuse, _refuse, _doc))
+
+
+def _printable(values: np.ndarray[Any, DType]) -> np.ndarray[Any, DType]:
+    """Return the values to print: NumPy prints bfloat16 like integers."""
+    return values.astype(np.float32) if values.dtype == BFLOAT16 else values
 
 
 def _exportable(

@@ -34,7 +34,7 @@ from plugrad._src.registry.backend import Function
 from plugrad._src.registry.contract import Kernel, Spec, origin
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.arguments import function, integer, real
-from plugrad._src.tensor.dtypes import canonical
+from plugrad._src.tensor.dtypes import canonical, dtype_kind
 from plugrad._src.tensor.tensor import TapeId, Tensor
 from plugrad._src.tensor.tree import flatten
 
@@ -256,7 +256,7 @@ def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
 
 def _infinite(x: Tensor | None) -> Array:
     """Return the indices of the values that are not finite, a row for each value."""
-    if x is None or x.dtype.kind not in "fc":
+    if x is None or dtype_kind(x.dtype) not in "fc":
         return np.empty((0, 0))
     return np.argwhere(~np.isfinite(x._values()))
 
@@ -375,7 +375,7 @@ def check_gradients(
     rng = np.random.default_rng(1)
     vs = [_like(x, rng) for x in arrays]
     ys = _values(f, arrays)
-    if not any(y.dtype.kind in "fc" for y in ys):
+    if not any(dtype_kind(y.dtype) in "fc" for y in ys):
         got = " and ".join(str(y.dtype) for y in ys) or "none"
         raise TypeError(f"check_gradients: f must return floating tensors, got {got}")
     dys = [_like(y, rng) for y in ys]
@@ -461,16 +461,16 @@ def _wide(x: Any, double: bool) -> Array:
     """Return the values in the widest dtype of their kind."""
     x = x._value if isinstance(x, Variable) else x
     values = x._values() if isinstance(x, Tensor) else np.asarray(x)
-    if values.dtype.kind not in "biufc":
+    if dtype_kind(values.dtype) not in "biufc":
         raise TypeError(f"check_gradients: xs must be numbers, got {x!r}")
-    if values.dtype.kind == "c":
+    if dtype_kind(values.dtype) == "c":
         return values.astype(np.complex128 if double else np.complex64)
     return values.astype(np.float64 if double else np.float32)
 
 
 def _like(x: Array, rng: np.random.Generator) -> Array:
     y = rng.normal(size=x.shape)
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return np.asarray(y + 1j * rng.normal(size=x.shape), x.dtype)
     return np.asarray(y, x.dtype)
 

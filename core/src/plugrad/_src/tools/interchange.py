@@ -12,11 +12,12 @@ import numpy as np
 from plugrad._src.engine.dispatch import active
 from plugrad._src.ops.basis._convert import asarray, call_on_device, notify_created
 from plugrad._src.ops.basis.variable import Variable
-from plugrad._src.registry.backend import share
+from plugrad._src.registry.backend import OpenBackend, share
+from plugrad._src.tensor import dlpack
 from plugrad._src.tensor.arguments import flag
 from plugrad._src.tensor.dtypes import DType, canonical
 from plugrad._src.tensor.explained import explained
-from plugrad._src.tensor.tensor import HOST, Tensor
+from plugrad._src.tensor.tensor import HOST, Native, Tensor
 
 
 def from_dlpack(
@@ -55,21 +56,8 @@ def from_dlpack(
         raise TypeError(f"from_dlpack: {kind} has no __dlpack__; use asarray")
     copy = None if copy is None else flag("from_dlpack", "copy", copy)
     backend = active()
-    take = None if copy else getattr(backend.runtime.arrays, "from_dlpack", None)
     try:
-        native = NotImplemented if take is None else take(x)
-        if native is not NotImplemented:
-            share(native)
-        if native is NotImplemented:
-            place = tuple(x.__dlpack_device__())
-            if copy is False:
-                raise BufferError(
-                    f"from_dlpack: backend {backend.name!r} cannot share memory of "
-                    f"device {place} with {kind}; allow a copy"
-                )
-            # The other library copies from its device.
-            host = np.from_dlpack(x, device=None if place == HOST else "cpu")
-            native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
+        native = _taken(x, backend, copy)
     except RuntimeError as error:  # NumPy lacks the dtype
         raise TypeError(
             f"from_dlpack: {kind} of dtype {getattr(x, 'dtype', '?')}: {error}; cast "
@@ -81,6 +69,28 @@ def from_dlpack(
         )
         raise explained(wrong, "backend-lacks-the-dtype")
     return notify_created(Tensor(native, backend))
+
+
+def _taken(x: Any, backend: OpenBackend, copy: bool | None) -> Native:
+    """Return a native array that shares the memory of ``x``, or has a copy."""
+    take = None if copy else getattr(backend.runtime.arrays, "from_dlpack", None)
+    is_half = dlpack.is_bfloat16(x)
+    native = NotImplemented if take is None or is_half else take(x)
+    if native is not NotImplemented:
+        return share(native)
+    place = tuple(x.__dlpack_device__())
+    can_share = is_half and take is not None and place == HOST
+    if copy is False and not can_share:
+        raise BufferError(
+            f"from_dlpack: backend {backend.name!r} cannot share memory of device "
+            f"{place} with {type(x).__name__}; allow a copy"
+        )
+    # The other library copies from its device.
+    device: Any = None if place == HOST else "cpu"
+    host = (dlpack.host_array if is_half else np.from_dlpack)(x, device=device)
+    native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
+    is_shared = isinstance(native, np.ndarray) and np.may_share_memory(native, host)
+    return share(native) if is_shared else native
 
 
 def _known(dtype: DType) -> DType:

@@ -24,7 +24,7 @@ import numpy as np
 from plugrad._src.ops.basis._convert import asarray, tensor_of
 from plugrad._src.registry.plugins import printable
 from plugrad._src.tensor import arguments
-from plugrad._src.tensor.dtypes import DTYPES, DType, named
+from plugrad._src.tensor.dtypes import BFLOAT16, DTYPES, DType, named
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from .budget import Budget
@@ -43,10 +43,10 @@ _CODES = {  # dtype names of the format -> plugrad's
     **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
     **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "BF16": "bfloat16",
     "C64": "complex64",
 }
 _WRITABLE_DTYPES = frozenset(DTYPES[name] for name in _CODES.values())
-_READABLE_CODES = (*_CODES, "BF16")
 
 
 def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
@@ -190,8 +190,7 @@ def _write(
 def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
     """Return the tensors in a safetensors file by name, on the active backend.
 
-    The whole file is checked before the first tensor is made. bfloat16 becomes float32,
-    which holds its values exactly.
+    The whole file is checked before the first tensor is made.
 
     Args:
         path: The file.
@@ -233,8 +232,8 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
                 width = _width(name, code, path)
                 shape = rows[name].get_shape()
                 budget.allocate(width * math.prod(shape))
-            arrays = {n: file.get_tensor(n) for n in codes if codes[n] in _CODES}
-        arrays |= _widen_bfloat16(path, [n for n in codes if n not in arrays])
+            arrays = {n: file.get_tensor(n) for n in codes if codes[n] != "BF16"}
+        arrays |= _read_bfloat16(path, [n for n in codes if n not in arrays])
     except package.SafetensorError as error:
         what = "a complete safetensors file"
         reason = _other_format(path) or printable(str(error))
@@ -266,16 +265,16 @@ def _other_format(path: Path) -> str:
 
 def _width(name: str, code: str, path: Path) -> int:
     """Return the bytes per element; raise for a dtype that plugrad lacks."""
-    if code not in _READABLE_CODES:
+    if code not in _CODES:
         raise TypeError(
             f"load: {name!r} in {path} has dtype {code}, which plugrad does not "
-            f"support; it reads {', '.join(_READABLE_CODES)}"
+            f"support; it reads {', '.join(_CODES)}"
         )
-    return np.dtype(_CODES.get(code, "float32")).itemsize
+    return DTYPES[_CODES[code]].itemsize
 
 
-def _widen_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
-    """Convert bfloat16 tensors, the upper halves of float32 numbers, to float32."""
+def _read_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
+    """Read bfloat16 tensors, which the package cannot convert to NumPy arrays."""
     found: dict[str, Any] = {}
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
@@ -284,8 +283,8 @@ def _widen_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
         begin, end = header[name]["data_offsets"]
         count = (end - begin) // 2
         offset = 8 + size + begin
-        halves = np.fromfile(path, "<u2", count, offset=offset).astype("<u4")
-        found[name] = (halves << 16).view("<f4").reshape(header[name]["shape"])
+        bits = np.fromfile(path, "<u2", count, offset=offset).astype(np.uint16)
+        found[name] = bits.view(BFLOAT16).reshape(header[name]["shape"])
     return found
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from plugrad._src.engine.places import Slot, same_value
 from plugrad._src.ops.basis.variable import Variable
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.tensor import Native, Tensor
 
 from .graph import Step
@@ -171,10 +172,12 @@ def same_bits(x: Any, y: Any) -> bool:
         return bool((x == y).all())
     if x.tobytes() == y.tobytes():
         return True
-    if x.dtype.kind not in "fc" and x.dtype.kind != "V":
+    if dtype_kind(x.dtype) not in "fcV":
         return False
     parts = (
-        [x.view(x.real.dtype), y.view(y.real.dtype)] if x.dtype.kind == "c" else [x, y]
+        [x.view(x.real.dtype), y.view(y.real.dtype)]
+        if dtype_kind(x.dtype) == "c"
+        else [x, y]
     )
     nan = np.isnan(parts[0])
     if not np.array_equal(nan, np.isnan(parts[1])):

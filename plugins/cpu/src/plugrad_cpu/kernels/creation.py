@@ -7,10 +7,18 @@ does not need them.
 from math import copysign
 
 import numpy as np
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from ..arrays import Array, NumpyArrays
-from ..native import MAX_ELEMENTS, as_contiguous, widened
+from ..native import (
+    BFLOAT16,
+    FLOAT32,
+    MAX_ELEMENTS,
+    as_contiguous,
+    from_bfloat16,
+    to_bfloat16,
+    widened,
+)
 from ..native import kernels as in_c
 
 kernels = KernelTable()
@@ -29,12 +37,18 @@ CASTS = {
 
 
 @kernels("Cast")
+@takes_bfloat16
 def cast(x: Array, *, dtype: np.dtype) -> Array:
     """Use ``astype``, except to convert floating-point numbers to integers.
 
     For values out of range, the result of NumPy depends on the processor; here they
-    wrap.
+    wrap. bfloat16 is converted from and to float32.
     """
+    if x.dtype == BFLOAT16:
+        wide = from_bfloat16(x)
+        return wide if dtype == np.float32 else cast(wide, dtype=dtype)
+    if dtype == BFLOAT16:
+        return to_bfloat16(x if x.dtype == np.float32 else cast(x, dtype=FLOAT32))
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
     to_integer = x.dtype.kind == "f" and dtype.kind in "iu"
@@ -58,6 +72,7 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
 
 
 @kernels("Bitcast")
+@takes_bfloat16
 def bitcast(x: Array, *, dtype: np.dtype) -> Array:
     """Return a view of the same bytes; copy if the new elements are not aligned."""
     x = as_contiguous(x)
@@ -69,12 +84,14 @@ def bitcast(x: Array, *, dtype: np.dtype) -> Array:
 
 
 @kernels("Identity")
+@takes_bfloat16
 def identity(x: Array) -> Array:
     """Share the memory of row-major arrays: kernels never write into inputs."""
     return as_contiguous(x)
 
 
 @kernels("Fill")
+@takes_bfloat16
 def fill(
     arrays: NumpyArrays,
     *,
@@ -98,12 +115,14 @@ def filled(shape: tuple[int, ...], value: complex | bytes, dtype: np.dtype) -> A
 
 
 @kernels("ZerosLike")
+@takes_bfloat16
 def zeros_like(x: Array) -> Array:
     """Return a row-major array, whatever the order of ``x``."""
     return np.zeros(x.shape, x.dtype)
 
 
 @kernels("OnesLike")
+@takes_bfloat16
 def ones_like(x: Array) -> Array:
     """Return a row-major array, whatever the order of ``x``."""
     return np.ones(x.shape, x.dtype)

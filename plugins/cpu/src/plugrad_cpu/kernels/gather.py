@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable, explained
+from plugrad.plugin import KernelTable, explained, takes_bfloat16
 
 from ..arrays import Array, boxed
 from ..native import FLOAT_SUFFIXES, MAX_ELEMENTS, NUMBER_SUFFIXES, as_contiguous
@@ -20,12 +20,14 @@ GATHER_MIN_ELEMENTS = 8192  # below, NumPy is as fast
 
 
 @kernels("GatherV2")
+@takes_bfloat16
 def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     """Read rows along an axis; each batch has its own indices."""
     return gathered("gather", x, indices, axis, batch_dims)
 
 
 @kernels("Take")
+@takes_bfloat16
 def take(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     """Read rows along an axis; negative indices count from the end."""
     n, positions = x.shape[axis], indices

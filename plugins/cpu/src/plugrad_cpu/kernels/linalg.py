@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from .. import native
 from ..arrays import Array
@@ -19,6 +19,8 @@ NOTHING: End = (None, None, 0, 0.0)
 FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
 MATRICES: Any = getattr(in_c, "product", None)
+HALF_PRODUCT = native.kernels("product_bf16", {None: ""}).get(None)
+FEW_ROWS = 4  # for more rows, a product in float32 is faster
 BYTE_PRODUCT = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
 # The minimum numbers of rows, columns and multiply-adds: below them, BLAS is faster and
 # no threads are woken.
@@ -28,8 +30,12 @@ Shape = tuple[int, ...]
 
 
 @kernels("BatchMatMul")
+@takes_bfloat16
 def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
-    """Multiply; transposes are views, and float16 is computed in float32."""
+    """Multiply; transposes are views, and 16-bit numbers are computed in float32."""
+    if a.dtype == native.BFLOAT16:
+        y = mixed_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+        return y if y is NotImplemented else native.to_bfloat16(y)
     if a.dtype == native.HALF:
         how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
         return native.in_float32(batch_matmul, a, b, **how)
@@ -44,6 +50,23 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
     if a.dtype.kind in "iu" and a.size and b.size:
         return _integer_product(a, b)
     return np.matmul(a, b)
+
+
+@kernels("MixedMatMul")
+@takes_bfloat16
+def mixed_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
+    """Multiply a few rows by a bfloat16 matrix, which is read once, as it is."""
+    inputs, outputs = b.shape[-2:][:: -1 if transpose_b else 1]
+    rows = a.size // max(inputs, 1)
+    fits = 0 < rows <= FEW_ROWS and b.ndim == 2 and b.flags.c_contiguous
+    if not HALF_PRODUCT or not fits or transpose_a or b.size >= native.MAX_ELEMENTS:
+        return NotImplemented
+    is_half = a.dtype == native.BFLOAT16
+    x = native.from_bfloat16(a) if is_half else native.as_contiguous(a)
+    y = np.empty((*a.shape[:-1], outputs), FLOAT32)
+    if y.size:
+        HALF_PRODUCT(x, b, y, rows, outputs, inputs, transpose_b)
+    return y
 
 
 def product(a: Array, b: Array, end: End) -> Array | None:

@@ -6,7 +6,7 @@ Each index is converted to a row index of the flattened tensor.
 import math
 
 import numpy as np
-from plugrad.plugin import KernelTable, in_place
+from plugrad.plugin import KernelTable, in_place, takes_bfloat16
 
 from ..arrays import Array, boxed
 from .gather import added, out_of_range
@@ -33,6 +33,7 @@ def rows_of(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
 
 
 @kernels("GatherNd")
+@takes_bfloat16
 def gather_nd(params: Array, indices: Array) -> Array:
     """Read rows; a strided array is indexed directly, without copying all of it."""
     depth = indices.shape[-1]
@@ -53,6 +54,7 @@ def scatter_nd(indices: Array, updates: Array, *, shape: tuple[int, ...]) -> Arr
 
 
 @kernels("TensorScatterUpdate")
+@takes_bfloat16
 def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Array:
     """Copy, and write the updates into the copy in order."""
     return written("tensor_scatter_update", tensor, indices, updates)

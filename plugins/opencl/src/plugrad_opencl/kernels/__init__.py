@@ -1,6 +1,6 @@
 """Kernels by family, under the same file names as the ops of the core."""
 
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from ..recorded import by_shape
 
@@ -29,3 +29,5 @@ for _name in " ".join(_PRODUCTS).split():
     KERNELS[_name] = by_shape(KERNELS[_name], by_precision=True)
 for _name in " ".join(_OTHERS).split():
     KERNELS[_name] = by_shape(KERNELS[_name])
+for _name in ["BroadcastTo", "Concat", "Pack", "Transpose"]:
+    takes_bfloat16(KERNELS[_name])

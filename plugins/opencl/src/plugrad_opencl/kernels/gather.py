@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from plugrad.plugin import KernelTable, explained
+from plugrad.plugin import KernelTable, explained, takes_bfloat16
 
 from .. import source
 from ..arrays import ClArray, DType, empty
@@ -37,12 +37,14 @@ def _program(
 
 
 @kernels("GatherV2")
+@takes_bfloat16
 def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     """Copy rows; the next wait for the device raises IndexError for a bad index."""
     return _gather_checked(x, indices, axis, batch_dims, wrap=False)
 
 
 @kernels("Take")
+@takes_bfloat16
 def take(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     """Copy rows; negative indices count from the end."""
     return _gather_checked(x, indices, axis, batch_dims, wrap=True)

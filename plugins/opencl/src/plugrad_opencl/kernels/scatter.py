@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable, explained, in_place
+from plugrad.plugin import KernelTable, explained, in_place, takes_bfloat16
 
 from .. import source
 from ..arrays import ClArray, DType, empty, filled
@@ -68,6 +68,7 @@ def _targets(op: str, indices: ClArray, lead: tuple[int, ...]) -> ClArray:
 
 
 @kernels("GatherNd")
+@takes_bfloat16
 def gather_nd(params: ClArray, indices: ClArray) -> Any:
     """Flatten the indices, and copy rows."""
     depth = indices.shape[-1]
@@ -93,6 +94,7 @@ def scatter_nd(indices: ClArray, updates: ClArray, *, shape: tuple[int, ...]) ->
 
 
 @kernels("TensorScatterUpdate")
+@takes_bfloat16
 def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any:
     """Find the last update of each row, and write it."""
     device, depth = x.device, indices.shape[-1]

@@ -6,7 +6,7 @@ import math
 from itertools import accumulate
 
 from plugrad.geometry import broadcast_strides, contiguous_strides
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from ..arrays import ClArray, Shape, empty
 from ..joins import put_together, take_apart
@@ -16,12 +16,14 @@ kernels = KernelTable()
 
 
 @kernels("Reshape")
+@takes_bfloat16
 def reshape(x: ClArray, *, shape: Shape) -> ClArray:
     """Return a view."""
     return x.view(tuple(shape))
 
 
 @kernels("ExpandDims")
+@takes_bfloat16
 def expand_dims(input: ClArray, *, axis: int) -> ClArray:
     """Return a view."""
     return input.view((*input.shape[:axis], 1, *input.shape[axis:]))
@@ -34,6 +36,7 @@ def broadcast_to(x: ClArray, *, shape: Shape) -> ClArray:
 
 
 @kernels("Tile")
+@takes_bfloat16
 def tile(x: ClArray, *, repetitions: Shape) -> ClArray:
     """Copy with an axis of repetitions before each axis, and a step of 0 along it."""
     sizes = [*zip(repetitions, x.shape, contiguous_strides(x.shape), strict=True)]
@@ -69,6 +72,7 @@ def pack(*xs: ClArray, axis: int) -> ClArray:
 
 
 @kernels("SplitV")
+@takes_bfloat16
 def split(x: ClArray, *, sizes: Shape, axis: int) -> tuple[ClArray, ...]:
     """Copy each piece."""
     order = contiguous_strides(x.shape)
@@ -86,6 +90,7 @@ def split(x: ClArray, *, sizes: Shape, axis: int) -> tuple[ClArray, ...]:
 
 
 @kernels("Unpack")
+@takes_bfloat16
 def unpack(value: ClArray, *, axis: int) -> tuple[ClArray, ...]:
     """Split, and drop the axis."""
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
@@ -101,6 +106,7 @@ def transpose(x: ClArray, *, axes: Shape) -> ClArray:
 
 
 @kernels("Reverse")
+@takes_bfloat16
 def reverse(x: ClArray, *, axis: Shape) -> ClArray:
     """Copy with negative steps, from the other end."""
     order = contiguous_strides(x.shape)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 from plugrad.geometry import contiguous_strides
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from .. import source
 from ..arrays import ClArray, DType, Shape, empty, filled
@@ -21,6 +21,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 @kernels("Slice")
+@takes_bfloat16
 def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
     """Copy from ``begin`` on."""
     order = contiguous_strides(x.shape)
@@ -29,6 +30,7 @@ def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
 
 
 @kernels("StridedSlice")
+@takes_bfloat16
 def strided_slice(x: ClArray, *, begin: Shape, size: Shape, strides: Shape) -> ClArray:
     """Copy from ``begin`` on, in steps of ``strides``."""
     order = contiguous_strides(x.shape)
@@ -45,6 +47,7 @@ def _padder(device: Device, dtype: DType, items: int) -> Launch:
 
 
 @kernels("PadV2")
+@takes_bfloat16
 def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
     """Pad row by row. The last padded axis and the axes after it form the rows."""
     if any(n < 0 for pair in paddings for n in pair):

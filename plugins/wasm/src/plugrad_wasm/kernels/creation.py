@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from plugrad.geometry import contiguous_strides
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from ..arrays import (
     DType,
@@ -22,10 +22,11 @@ from ..runtime import Machine
 kernels = KernelTable()
 
 
-kernels["Cast"] = cast
+kernels["Cast"] = takes_bfloat16(cast)
 
 
 @kernels("Bitcast")
+@takes_bfloat16
 def bitcast(x: WasmArray, *, dtype: DType) -> WasmArray:
     """Return a view of the same bytes; copy if they are not aligned for ``dtype``."""
     if x.pointer % dtype.itemsize:
@@ -37,6 +38,7 @@ def bitcast(x: WasmArray, *, dtype: DType) -> WasmArray:
 
 
 @kernels("Identity")
+@takes_bfloat16
 def identity(x: WasmArray) -> WasmArray:
     """Share the memory: kernels never write into inputs."""
     return x
@@ -55,12 +57,14 @@ def filled(machine: Machine, shape: Shape, value: Any, dtype: DType) -> Any:
 
 
 @kernels("Fill")
+@takes_bfloat16
 def fill(arrays: WasmArrays, *, shape: Shape, value: Any, dtype: DType) -> Any:
     """Return an array filled with one value."""
     return filled(arrays.machine, shape, value, dtype)
 
 
 @kernels("ZerosLike")
+@takes_bfloat16
 def zeros_like(x: WasmArray) -> Any:
     """Fill with a constant; the decomposition handles strings."""
     return (
@@ -69,6 +73,7 @@ def zeros_like(x: WasmArray) -> Any:
 
 
 @kernels("OnesLike")
+@takes_bfloat16
 def ones_like(x: WasmArray) -> Any:
     """Fill with a constant; the decomposition handles strings."""
     return (

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable, explained, in_place
+from plugrad.plugin import KernelTable, explained, in_place, takes_bfloat16
 
 from ..arrays import (
     Array,
@@ -82,6 +82,7 @@ def _check_axis(op: str, found: Array, axis: int, n: int) -> None:
 
 
 @kernels("GatherV2")
+@takes_bfloat16
 def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> Any:
     """Read rows along an axis; each batch has its own indices."""
     shape = x.shape
@@ -105,6 +106,7 @@ def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> A
 
 
 @kernels("GatherNd")
+@takes_bfloat16
 def gather_nd(params: WasmArray, indices: WasmArray) -> Any:
     """Read rows at indices with several coordinates."""
     depth = indices.shape[-1]
@@ -183,6 +185,7 @@ def scatter_nd(indices: WasmArray, updates: WasmArray, *, shape: Shape) -> Any:
 
 
 @kernels("TensorScatterUpdate")
+@takes_bfloat16
 def tensor_scatter_update(
     tensor: WasmArray, indices: WasmArray, updates: WasmArray
 ) -> Any:

@@ -7,25 +7,49 @@ from typing import Any
 
 import numpy as np
 from plugrad.geometry import broadcast
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
-from ..arrays import Shape, WasmArray, describe, empty, writable
-from ..launch import FLOAT32, INT32, Exports, wider
+from ..arrays import BFLOAT16, Shape, WasmArray, describe, empty, writable
+from ..launch import FLOAT32, INT32, Exports, cast, wider
 from ..runtime import Machine
 from .shape import transpose
 
 kernels = KernelTable()
 _exports = Exports("matmul", bits=True)
 NOTHING: tuple[float, ...] = (0, 0, 0, 0.0)  # no bias, no slopes, no activation
+FEW_ROWS = 4  # for more rows, a product in float32 is faster
 PACKED_MAX_WORDS = 1 << 19  # 4-byte words of the rows that are packed together
 
 
 @kernels("BatchMatMul")
+@takes_bfloat16
 def batch_matmul(
     a: WasmArray, b: WasmArray, *, transpose_a: bool, transpose_b: bool
-) -> WasmArray:
+) -> Any:
     """Multiply; C reads transposes by strides, and broadcast matrices several times."""
+    if a.dtype is BFLOAT16:
+        y = mixed_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+        return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
     return product(a, b, transpose_a, transpose_b, NOTHING)
+
+
+@kernels("MixedMatMul")
+@takes_bfloat16
+def mixed_matmul(
+    a: WasmArray, b: WasmArray, *, transpose_a: bool, transpose_b: bool
+) -> Any:
+    """Multiply a few rows by a bfloat16 matrix, which is read once, as it is."""
+    inputs, outputs = b.shape[-2:][:: -1 if transpose_b else 1]
+    rows = a.size // max(inputs, 1)
+    if transpose_a or len(b.shape) != 2 or not 0 < rows <= FEW_ROWS:
+        return NotImplemented
+    machine = a.machine
+    x = cast(a, dtype=FLOAT32)
+    y = empty(machine, (*a.shape[:-1], outputs), FLOAT32)
+    if y.size:
+        pointers = x.pointer, b.pointer, y.pointer
+        machine.callers["product_bf16"](*pointers, rows, outputs, inputs, transpose_b)
+    return y
 
 
 def product(

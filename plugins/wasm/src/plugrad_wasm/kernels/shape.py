@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 from plugrad.geometry import contiguous_strides
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from ..arrays import Shape, WasmArray, empty, writable
 from ..launch import spread, take
@@ -14,24 +14,28 @@ UINT32 = np.dtype("uint32")
 
 
 @kernels("Reshape")
+@takes_bfloat16
 def reshape(x: WasmArray, *, shape: Shape) -> WasmArray:
     """Return a view."""
     return x.view(shape)
 
 
 @kernels("ExpandDims")
+@takes_bfloat16
 def expand_dims(input: WasmArray, *, axis: int) -> WasmArray:
     """Return a view."""
     return input.view((*input.shape[:axis], 1, *input.shape[axis:]))
 
 
 @kernels("BroadcastTo")
+@takes_bfloat16
 def broadcast_to(x: WasmArray, *, shape: Shape) -> WasmArray:
     """Copy with strides of 0."""
     return spread(x, shape)
 
 
 @kernels("Tile")
+@takes_bfloat16
 def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
     """Copy with an axis of stride 0 before each axis, and merge the two."""
     pairs = zip(repetitions, x.shape, strict=True)
@@ -42,6 +46,7 @@ def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
 
 
 @kernels("Transpose")
+@takes_bfloat16
 def transpose(x: WasmArray, *, axes: tuple[int, ...]) -> WasmArray:
     """Copy with permuted strides."""
     steps = contiguous_strides(x.shape)
@@ -49,6 +54,7 @@ def transpose(x: WasmArray, *, axes: tuple[int, ...]) -> WasmArray:
 
 
 @kernels("Reverse")
+@takes_bfloat16
 def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
     """Copy from the last element on, with negative strides."""
     steps = contiguous_strides(x.shape)
@@ -59,6 +65,7 @@ def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
 
 
 @kernels("Concat")
+@takes_bfloat16
 def concat(*xs: WasmArray, axis: int) -> WasmArray:
     """Copy the rows of all arrays one after another."""
     first = xs[0].shape

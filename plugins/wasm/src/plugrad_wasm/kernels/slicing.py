@@ -3,7 +3,7 @@
 from typing import Any
 
 from plugrad.geometry import contiguous_strides
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from ..arrays import Shape, WasmArray
 from ..launch import put, take
@@ -15,6 +15,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 @kernels("Slice")
+@takes_bfloat16
 def slice_(x: WasmArray, *, begin: Shape, size: Shape) -> WasmArray:
     """Return a view if only the first axis is cut, else a copy."""
     steps = contiguous_strides(x.shape)
@@ -25,6 +26,7 @@ def slice_(x: WasmArray, *, begin: Shape, size: Shape) -> WasmArray:
 
 
 @kernels("StridedSlice")
+@takes_bfloat16
 def strided_slice(x: WasmArray, *, begin: Shape, size: Shape, strides: Shape) -> Any:
     """Copy by strides; slices with strides of 1 are left to ``slice_``."""
     if all([s == 1 for s in strides]):
@@ -36,6 +38,7 @@ def strided_slice(x: WasmArray, *, begin: Shape, size: Shape, strides: Shape) ->
 
 
 @kernels("PadV2")
+@takes_bfloat16
 def pad(x: WasmArray, *, paddings: Pairs, constant_values: complex) -> WasmArray:
     """Fill with the constant, and write ``x`` into the middle."""
     sizes = zip(x.shape, paddings, strict=True)

@@ -12,7 +12,7 @@ from .processes import program
 
 MAX_OWN_MODULES = 12  # an entry point needs one or two
 # Modules that plugrad itself imports when it looks for plugins.
-CORE = {"plugrad", "importlib_metadata", "numpy", "pluggy", "packaging"}
+CORE = {"plugrad", "importlib_metadata", "ml_dtypes", "numpy", "pluggy", "packaging"}
 CORE |= {"lazy_importer", "zipp"}
 
 MEASURE = """

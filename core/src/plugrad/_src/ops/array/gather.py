@@ -20,7 +20,7 @@ from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import integer, misfit, sizes
-from plugrad._src.tensor.dtypes import BOOL, INT32, DType, canonical
+from plugrad._src.tensor.dtypes import BOOL, INT32, DType, canonical, dtype_kind
 from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
@@ -197,7 +197,7 @@ TAKE = Kernel(
 @decomposition(TAKE)
 def _(x: Tensor, indices: Tensor, *, axis: int, batch_dims: int) -> Tensor:
     n, positions = x.shape[axis], indices
-    if indices.dtype.kind != "u":
+    if dtype_kind(indices.dtype) != "u":
         positions = _wrap_negative(
             _convert.integer_tensor("take", "indices", indices), n
         )
@@ -249,7 +249,7 @@ def counted_from_0(
     known = _convert.on_host(op, "indices", indices)
     if known is None:
         x = _convert.integer_tensor(op, "indices", indices)
-        if getattr(indices, "dtype", x.dtype).kind == "u":
+        if dtype_kind(getattr(indices, "dtype", x.dtype)) == "u":
             return x
         return _wrap_negative(x, size)
     found = np.where(known < 0, known + np.array(size, known.dtype), known)
@@ -287,7 +287,7 @@ def _indices_and_kernel(
     if _convert.on_host(op, "indices", indices) is not None:
         return counted_from_0(op, indices, size, axis), GATHER_V2
     x = _convert.integer_tensor(op, "indices", indices)
-    is_unsigned = getattr(indices, "dtype", x.dtype).kind == "u"
+    is_unsigned = dtype_kind(getattr(indices, "dtype", x.dtype)) == "u"
     return x, GATHER_V2 if is_unsigned else TAKE
 
 

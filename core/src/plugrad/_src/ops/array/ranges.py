@@ -24,6 +24,7 @@ from plugrad._src.tensor.dtypes import (
     DType,
     canonical,
     check_range,
+    dtype_kind,
     named,
 )
 from plugrad._src.tensor.hints import Nothing, unexpected
@@ -55,7 +56,7 @@ def _range_spec(*, start: float, step: float, size: int, dtype: DType) -> Spec:
 
 def _check_sequence(start: float, step: float, size: int, dtype: DType) -> None:
     """Raise unless ``dtype`` can represent the elements of a sequence."""
-    if dtype.kind not in "iuf":
+    if dtype_kind(dtype) not in "iuf":
         raise TypeError(f"arange: is not defined for {named(dtype)}; use astype")
     sizes("arange", size, "size")
     for place in (0, size - 1) if size else ():
@@ -137,7 +138,11 @@ def arange(
     first, last = (0, start) if stop is None else (start, stop)
     end = real("arange", "stop", last._item() if is_scalar(last) else last)
     begin, by = (
-        real("arange", name, n._item() if is_scalar(n) and n.dtype.kind in "iu" else n)
+        real(
+            "arange",
+            name,
+            n._item() if is_scalar(n) and dtype_kind(n.dtype) in "iu" else n,
+        )
         for name, n in (("start", first), ("step", step))
     )
     usual = "int32" if all(isinstance(n, int) for n in (begin, end, by)) else "float32"
@@ -149,7 +154,7 @@ def arange(
 
 @decomposition(RANGE)
 def _(start: float, step: float, size: int, dtype: DType) -> Tensor:
-    if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
+    if isinstance(start, int) and isinstance(step, int) and dtype_kind(dtype) in "iu":
         values = np.fromiter((start + i * step for i in range(size)), dtype, size)
     else:
         values = (start + np.arange(size) * float(step)).astype(dtype)
@@ -166,7 +171,7 @@ def _linspace_spec(
 def _check_ends(start: complex, stop: complex, dtype: DType) -> None:
     """Raise unless ``dtype`` is floating and can represent both ends."""
     kinds = "fc" if all(isinstance(n, int | float) for n in (start, stop)) else "c"
-    if dtype.kind not in kinds:
+    if dtype_kind(dtype) not in kinds:
         raise TypeError(
             f"linspace: {named(dtype)} cannot hold numbers from {start} to {stop}; use "
             "arange for integers"
@@ -268,7 +273,7 @@ def _linspace_of_tensors(
     ends = _convert.promote_all("linspace", start, stop)
     a, b = (_convert.floating("linspace", x) for x in ends)
     wanted = a.dtype if dtype is None else require_dtype("linspace", canonical(dtype))
-    if wanted.kind not in "fc"[a.dtype.kind == "c" :]:
+    if dtype_kind(wanted) not in "fc"[dtype_kind(a.dtype) == "c" :]:
         raise TypeError(f"linspace: {named(wanted)} cannot hold numbers of {a.dtype}")
     a = creation.cast(a, wanted)
     b = creation.cast(b, wanted)

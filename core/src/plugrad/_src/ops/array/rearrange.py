@@ -13,7 +13,7 @@ from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import _convert, creation, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
 from plugrad._src.tensor.arguments import Ints, integers, misfit, several, sizes
-from plugrad._src.tensor.dtypes import check_range
+from plugrad._src.tensor.dtypes import check_range, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -222,10 +222,12 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
 def _sizes(op: str, value: TensorLike) -> Tensor:
     """Return sizes as a tensor; raise if the integer dtype cannot represent one."""
     x = _convert.asarray(value)
-    if x.dtype.kind == "u" and not np.can_cast(x.dtype, _convert.widest()):
+    if dtype_kind(x.dtype) == "u" and not np.can_cast(x.dtype, _convert.widest()):
         for size in x._values().ravel().tolist():
             check_range(op, size, _convert.widest())
-    return _convert.integer_tensor(op, "shapes", x if x.dtype.kind == "u" else value)
+    return _convert.integer_tensor(
+        op, "shapes", x if dtype_kind(x.dtype) == "u" else value
+    )
 
 
 @decomposition(BROADCAST_ARGS)

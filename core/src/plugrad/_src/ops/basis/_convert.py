@@ -30,6 +30,7 @@ from plugrad._src.tensor.dtypes import (
     DType,
     canonical,
     check_range,
+    dtype_kind,
     dtype_of,
     named,
     promote,
@@ -119,7 +120,7 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         given = array_of("asarray", value)
-        text = given.dtype.kind in "SUTO"
+        text = dtype_kind(given.dtype) in "SUTO"
         own = STRING if text else given.dtype
         wanted = canonical(own if dtype is None else dtype)
         if text or wanted is STRING:
@@ -175,9 +176,9 @@ def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
     """Return an array converted to ``wanted``, by the rules of the kernel Cast."""
     order: Literal["C", "K"] = "C" if copy else "K"
     with np.errstate(all="ignore"):
-        if given.dtype.kind == "c" and wanted.kind not in "cb":
+        if dtype_kind(given.dtype) == "c" and dtype_kind(wanted) not in "cb":
             given = given.real
-        if given.dtype.kind == "f" and wanted.kind in "iu":
+        if dtype_kind(given.dtype) == "f" and dtype_kind(wanted) in "iu":
             return _truncated(np.asarray(given, order=order), wanted)
         return np.array(given, wanted, copy=True if copy else None, order=order)
 
@@ -203,21 +204,24 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         raise ValueError(
             "asarray: the nested lists differ in length; a tensor is rectangular"
         ) from None
-    if given.dtype.kind == "f" and (whole := _exact_integers(value, given)) is not None:
+    if (
+        dtype_kind(given.dtype) == "f"
+        and (whole := _exact_integers(value, given)) is not None
+    ):
         wanted = canonical(int if dtype is None else dtype)
         for end in (whole.min(), whole.max()):
             check_range("asarray", end, wanted)
         return whole.astype(wanted)
-    if given.dtype.kind in "SU":  # dtypes S and U drop trailing zero bytes
+    if dtype_kind(given.dtype) in "SU":  # dtypes S and U drop trailing zero bytes
         given = np.asarray(value, object)
-    elif given.dtype.kind not in "biufcO":
+    elif dtype_kind(given.dtype) not in "biufcO":
         raise TypeError(f"asarray: cannot make a tensor of {type(value).__name__}")
     text = given.dtype is STRING
     own = STRING if text else type(given.dtype.type().item())
     wanted = canonical(own if dtype is None else dtype)
     if text or wanted is STRING:
         return _bytes_array(given, wanted)
-    if given.dtype.kind == "c" and wanted.kind != "c":
+    if dtype_kind(given.dtype) == "c" and dtype_kind(wanted) != "c":
         raise TypeError(f"asarray: {wanted} cannot hold complex numbers")
     for end in (
         _extremes(given.reshape(-1).view(given.real.dtype)) if given.size else ()
@@ -329,7 +333,7 @@ def elementwise(
     elif a.shape and b.shape and a.shape != b.shape:
         geometry.broadcast(kernel.op, a.shape, b.shape)
     kinds = kinds or "biufc"
-    if a.dtype.kind not in kinds:
+    if dtype_kind(a.dtype) not in kinds:
         raise kind_error(kernel, a.dtype, kinds)
     return run(kernel, a, b)
 
@@ -355,9 +359,9 @@ def reduction(
 def floating(op: str, value: TensorLike, kinds: str = "fc") -> Tensor:
     """Return ``value`` as a floating tensor; integers and bool become float32."""
     x = value if type(value) is Tensor else asarray(value)
-    if x.dtype.kind in kinds:
+    if dtype_kind(x.dtype) in kinds:
         return x
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         raise TypeError(f"{op}: there is no {op} of complex numbers ({x.dtype})")
     return creation.cast(numbers(op, x), "float32")
 
@@ -373,7 +377,7 @@ def numbers(op: str, value: TensorLike) -> Tensor:
 def real(op: str, value: TensorLike) -> Tensor:
     """Return ``value`` as a tensor of real numbers or bool; reject complex numbers."""
     x = numbers(op, value)
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         raise TypeError(
             f"{op}: complex numbers have no order ({x.dtype}); take abs(x) or real(x)"
         )
@@ -396,7 +400,7 @@ def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
     x = tensor_of(value if known is None else known, copy=False)
     if x.dtype is INT32 or x.dtype is INT64:
         return x
-    if x.dtype.kind not in "iu":
+    if dtype_kind(x.dtype) not in "iu":
         raise _no_integers(op, name, x.dtype)
     if np.can_cast(x.dtype, INT32):
         return creation.cast(x, INT32)
@@ -415,7 +419,7 @@ def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
     if isinstance(value, Tensor | variable.Variable):
         return None
     array = array_of(op, value) if hasattr(value, "dtype") else listed(value)
-    if array.dtype.kind not in "iu":
+    if dtype_kind(array.dtype) not in "iu":
         raise _no_integers(op, name, array.dtype)
     if array.dtype != INT32:
         if array.dtype == np.uint64:  # large numbers must not wrap

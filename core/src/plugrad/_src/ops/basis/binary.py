@@ -25,6 +25,7 @@ from plugrad._src.registry.contract import (
     one_shape,
 )
 from plugrad._src.tensor.arguments import misfit
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, complexes, creation, unary
@@ -319,7 +320,7 @@ def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
         The array API standard.
 
     """
-    if type(a) is Tensor and a.dtype.kind in "fc":
+    if type(a) is Tensor and dtype_kind(a.dtype) in "fc":
         other_type: object = b.dtype if type(b) is Tensor else type(b)
         if other_type is a.dtype or other_type is float or other_type is int:
             return _convert.elementwise(REAL_DIV, a, b)
@@ -485,13 +486,13 @@ def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     a, b = _convert.promote_all("fmod", a, b)
-    if a.dtype.kind == "f":
+    if dtype_kind(a.dtype) == "f":
         below = a < 0
         rest = remainder(compare.where(below, -a, a), unary.abs(b))
         rest = compare.where(below, -rest, rest)
         return compare.where(compare.equal(a, rest), a, rest)  # keeps the sign of -0.0
     rest = _convert.elementwise(MOD, a, b, "iuf")
-    if a.dtype.kind == "u":
+    if dtype_kind(a.dtype) == "u":
         return rest
     other = compare.logical_and(compare.not_equal(rest, 0), (a < 0) != (b < 0))
     return compare.where(other, rest - b, rest)
@@ -542,7 +543,7 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
     """
     if isinstance(b, int | np.integer) and b < 0:
         a = _convert.asarray(a)
-        if a.dtype.kind not in "fc":
+        if dtype_kind(a.dtype) not in "fc":
             raise ValueError(
                 f"pow: {a.dtype} to the negative power {b} is not an integer; make "
                 f"the base or the exponent floating, such as {float(b)}"
@@ -558,7 +559,7 @@ def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:
     """Return ``dy · y · log a``; 0 where ``y`` is finite and ``a`` has no logarithm."""
-    safe = compare.not_equal(a, 0) if a.dtype.kind == "c" else a > 0
+    safe = compare.not_equal(a, 0) if dtype_kind(a.dtype) == "c" else a > 0
     return dy * complexes.conjugate(y * unary.log(compare.where(safe, a, 1)))
 
 

@@ -28,7 +28,7 @@ from plugrad._src.registry.contract import (
     same,
 )
 from plugrad._src.tensor.arguments import finite, flag
-from plugrad._src.tensor.dtypes import BOOL, DTYPES, INT32, named
+from plugrad._src.tensor.dtypes import BOOL, DTYPES, INT32, dtype_kind, named
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, unary
@@ -742,7 +742,7 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
     x = _convert.asarray(x)
     if x.dtype is BOOL:
         return run(LOGICAL_NOT, x)
-    if x.dtype.kind not in "iu":
+    if dtype_kind(x.dtype) not in "iu":
         raise _convert.kind_error(BITWISE_NOT, x.dtype, "biu")
     return run(BITWISE_NOT, x)
 
@@ -751,7 +751,7 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
 def _(x: Tensor) -> Tensor:
     if x.dtype is BOOL:
         return run(LOGICAL_NOT, x)
-    ones = -1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)
+    ones = -1 if dtype_kind(x.dtype) == "i" else int(np.iinfo(x.dtype).max)
     return ones - x
 
 
@@ -848,7 +848,7 @@ def _powers_of_two(b: Tensor) -> tuple[Tensor, Tensor]:
     Where ``b`` is negative or exceeds the width, they are factors of ``2^width``.
     """
     width = 8 * b.dtype.itemsize
-    if b.dtype.kind == "i":
+    if dtype_kind(b.dtype) == "i":
         b = where(b < 0, width, b)
     first = binary.minimum(b, width - 2)
     return 2**first, 2 ** binary.minimum(b - first, 2)
@@ -898,7 +898,7 @@ def isclose(
         _convert.numbers("isclose", x)
         for x in _convert.promote_and_broadcast("isclose", x1, x2)
     )
-    if x1.dtype.kind not in "fc":  # differences of integers may wrap
+    if dtype_kind(x1.dtype) not in "fc":  # differences of integers may wrap
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
         x1 = creation.cast(x1, widest)
         x2 = creation.cast(x2, widest)

@@ -17,7 +17,7 @@ from plugrad._src.registry.contract import (
     gradients,
     one_shape,
 )
-from plugrad._src.tensor.dtypes import COMPLEX64, DTYPES, FLOAT32
+from plugrad._src.tensor.dtypes import COMPLEX64, DTYPES, FLOAT32, dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, unary
@@ -73,7 +73,7 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
     """
     parts = _convert.promote_and_broadcast("complex", real, imag)
     a, b = (_convert.numbers("complex", x) for x in parts)
-    if a.dtype.kind == "c":
+    if dtype_kind(a.dtype) == "c":
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
     if a.dtype not in COMPLEX_DTYPES:
         a = creation.cast(a, FLOAT32)
@@ -90,7 +90,7 @@ gradients(COMPLEX, real=lambda dy: run(REAL, dy), imag=lambda dy: run(IMAG, dy))
 
 def as_complex(x: Tensor) -> Tensor:
     """Return a floating tensor as a complex one; float16 becomes complex64."""
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return x
     return creation.cast(x, COMPLEX_DTYPES.get(x.dtype, COMPLEX64))
 
@@ -137,12 +137,12 @@ def real(x: TensorLike, /) -> Tensor:
 
     """
     x = _convert.numbers("real", x)
-    return run(REAL, x) if x.dtype.kind == "c" else creation.identity(x)
+    return run(REAL, x) if dtype_kind(x.dtype) == "c" else creation.identity(x)
 
 
 def real_part(x: Tensor) -> Tensor:
     """Return the real part of ``x``; ``x`` itself if its dtype is real."""
-    return run(REAL, x) if x.dtype.kind == "c" else x
+    return run(REAL, x) if dtype_kind(x.dtype) == "c" else x
 
 
 gradients(REAL, input=lambda dy, input_spec: creation.cast(dy, input_spec.dtype))
@@ -178,7 +178,7 @@ def imag(x: TensorLike, /) -> Tensor:
 
     """
     x = _convert.numbers("imag", x)
-    return run(IMAG, x) if x.dtype.kind == "c" else creation.zeros_like(x)
+    return run(IMAG, x) if dtype_kind(x.dtype) == "c" else creation.zeros_like(x)
 
 
 gradients(IMAG, input=lambda dy: run(COMPLEX, creation.zeros_like(dy), dy))
@@ -205,12 +205,12 @@ def conj(x: TensorLike, /) -> Tensor:
 
     """
     x = _convert.numbers("conj", x)
-    return conjugate(x) if x.dtype.kind == "c" else creation.identity(x)
+    return conjugate(x) if dtype_kind(x.dtype) == "c" else creation.identity(x)
 
 
 def conjugate(x: Tensor) -> Tensor:
     """Return the conjugate of ``x``; ``x`` itself if its dtype is real."""
-    if x.dtype.kind != "c":
+    if dtype_kind(x.dtype) != "c":
         return x
     return run(COMPLEX, run(REAL, x), run(unary.NEG, run(IMAG, x)))
 

@@ -28,6 +28,7 @@ from plugrad._src.tensor.dtypes import (
     DType,
     canonical,
     check_range,
+    dtype_kind,
     dtype_of,
     named,
 )
@@ -142,7 +143,7 @@ gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
 def _bitcast_spec(x: Spec, *, dtype: DType) -> Spec:
     """Return the spec of ``bitcast``, whose last axis splits or joins elements."""
     for one in (x.dtype, dtype):
-        if one.kind not in "iufc":
+        if dtype_kind(one) not in "iufc":
             rule = f"{named(one)} is not a numeric dtype; cast with astype"
             raise TypeError(f"bitcast: {named(x.dtype)} to {named(dtype)}: {rule}")
     old, new = x.dtype.itemsize, dtype.itemsize
@@ -248,9 +249,9 @@ def _fill_spec(*, shape: tuple[int, ...], value: complex | bytes, dtype: DType) 
 
 def _check_fits(op: str, value: complex, dtype: DType) -> None:
     """Raise unless ``dtype`` can represent a number; integer dtypes accept no float."""
-    if dtype.kind in "iu" and isinstance(value, float):
+    if dtype_kind(dtype) in "iu" and isinstance(value, float):
         raise TypeError(f"{op}: {dtype} cannot hold {value}; give an int")
-    if dtype.kind in "iuf" and not isinstance(value, int | float):
+    if dtype_kind(dtype) in "iuf" and not isinstance(value, int | float):
         raise TypeError(f"{op}: {dtype} cannot hold the complex number {value}")
     check_range(op, value, dtype)
 
@@ -262,7 +263,7 @@ def is_scalar(given: object) -> TypeGuard[Tensor | Variable]:
 
 def _truncated(op: str, value: complex, dtype: DType) -> complex:
     """Return a number without its fraction if ``dtype`` is an integer dtype."""
-    if not isinstance(value, float) or dtype.kind not in "iu":
+    if not isinstance(value, float) or dtype_kind(dtype) not in "iu":
         return value
     if not math.isfinite(value):
         raise OverflowError(f"{op}: {dtype} cannot hold {value}")
@@ -343,7 +344,7 @@ def _repeat_scalar(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Te
     """Broadcast a scalar tensor with ops that have a gradient."""
     own = fill_value.dtype
     wanted = own if dtype is None else canonical(dtype)
-    if own.kind == "c" and wanted.kind in "iuf":
+    if dtype_kind(own) == "c" and dtype_kind(wanted) in "iuf":
         raise TypeError(f"full: {wanted} cannot hold complex numbers; use real")
     return shapes.broadcast_to(cast(fill_value, wanted), sizes("full", shape))
 

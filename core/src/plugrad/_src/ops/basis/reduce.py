@@ -28,11 +28,13 @@ from plugrad._src.registry.contract import (
 )
 from plugrad._src.tensor.arguments import Axis, flag, misfit, real
 from plugrad._src.tensor.dtypes import (
+    BFLOAT16,
     BOOL,
     DTYPES,
     FLOAT32,
     INT32,
     canonical,
+    dtype_kind,
     named,
     weak,
 )
@@ -53,14 +55,14 @@ __all__ = [
     "sum",
 ]
 
-FLOAT16 = DTYPES["float16"]
+_HALVES = DTYPES["float16"], BFLOAT16
 SUMMED_AS = {DTYPES[name]: INT32 for name in ("bool", "int8", "int16")}
 SUMMED_AS |= {DTYPES[name]: DTYPES["uint32"] for name in ("uint8", "uint16")}
 
 
 def widened(x: Tensor) -> Tensor:
-    """Convert float16 to float32, for accumulation; return other dtypes unchanged."""
-    return creation.cast(x, FLOAT32) if x.dtype is FLOAT16 else x
+    """Convert float16 and bfloat16 to float32, for accumulation; keep other dtypes."""
+    return creation.cast(x, FLOAT32) if x.dtype in _HALVES else x
 
 
 def one_axis(op: str, axis: int, rank: int) -> int:
@@ -148,7 +150,7 @@ def sum(
     """
     if unknown:
         raise unexpected(sum, unknown)
-    if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
+    if type(x) is not Tensor or dtype is not None or dtype_kind(x.dtype) not in "fc":
         x = _summand(x, dtype)
     return _convert.reduction(SUM, x, axes("sum", axis, len(x.shape)), keepdims)
 
@@ -223,7 +225,8 @@ def mean(
 @decomposition(MEAN)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
-    if x.dtype.kind == "c":  # a complex divisor would turn infinite parts into NaN
+    if dtype_kind(x.dtype) == "c":
+        # A complex divisor would turn infinite parts into NaN.
         parts = complexes.parts(total)
         return run(complexes.COMPLEX, *[part / count(x, axis) for part in parts])
     return creation.cast(total / count(x, axis), x.dtype)
@@ -424,9 +427,9 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 def reversed_order(x: Tensor) -> Tensor:
     """Map numbers so that their order reverses; ``-x`` may overflow for integers."""
-    if x.dtype.kind == "f":
+    if dtype_kind(x.dtype) == "f":
         return unary.negative(x)
-    return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
+    return (-1 if dtype_kind(x.dtype) == "i" else int(np.iinfo(x.dtype).max)) - x
 
 
 gradients(MIN, x=_share_among_ties)

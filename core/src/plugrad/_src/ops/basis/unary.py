@@ -24,7 +24,7 @@ from plugrad._src.registry.contract import (
     gradients,
     same,
 )
-from plugrad._src.tensor.dtypes import BOOL, FLOAT32
+from plugrad._src.tensor.dtypes import BOOL, FLOAT32, dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation
@@ -66,7 +66,7 @@ def run_or_identity(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
     """Run a kernel for dtypes of ``kinds``; return other real tensors unchanged."""
     if type(x) is not Tensor:
         x = _convert.asarray(x)
-    if x.dtype is FLOAT32 or x.dtype.kind in kinds:
+    if x.dtype is FLOAT32 or dtype_kind(x.dtype) in kinds:
         return _convert.unary(kernel, x)
     return creation.identity(_convert.floating(kernel.op, x, "biuf"))
 
@@ -86,7 +86,7 @@ def times_real(x: Tensor, factor: float) -> Tensor:
 
     A complex factor, whose imaginary part is 0, would turn infinite parts into NaN.
     """
-    if x.dtype.kind != "c":
+    if dtype_kind(x.dtype) != "c":
         return x * factor
     real, imag = complexes.parts(x)
     return run(complexes.COMPLEX, real * factor, imag * factor)
@@ -143,9 +143,9 @@ def negative(x: TensorLike, /) -> Tensor:
 
 @decomposition(NEG)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "f":  # 0 - 0.0 is not -0.0
+    if dtype_kind(x.dtype) == "f":  # 0 - 0.0 is not -0.0
         return x * -1
-    return (complex(-0.0, -0.0) if x.dtype.kind == "c" else 0) - x
+    return (complex(-0.0, -0.0) if dtype_kind(x.dtype) == "c" else 0) - x
 
 
 gradients(NEG, x=lambda dy: -dy)
@@ -205,15 +205,15 @@ def sign(x: TensorLike, /) -> Tensor:
 
 @decomposition(SIGN)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return complexes.direction(x)
     y = creation.cast(x > 0, x.dtype) - creation.cast(x < 0, x.dtype)
-    return compare.where(compare.equal(x, x), y, x) if x.dtype.kind == "f" else y
+    return compare.where(compare.equal(x, x), y, x) if dtype_kind(x.dtype) == "f" else y
 
 
 def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """Return zeros; for complex ``x``, use the part of ``dy`` orthogonal to ``x``."""
-    if x.dtype.kind != "c":
+    if dtype_kind(x.dtype) != "c":
         return creation.zeros_like(dy)
     y = run(SIGN, x)
     null = compare.equal(x, 0)
@@ -255,7 +255,7 @@ def abs(x: TensorLike, /) -> Tensor:
 
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return _convert.unary(complexes.COMPLEX_ABS, x)
     return run_or_identity(ABS, x, "if")
 
@@ -374,7 +374,7 @@ def round(x: TensorLike, /) -> Tensor:
 
 @decomposition(ROUND)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return complexes.complex(
             round(complexes.real_part(x)), round(complexes.imag(x))
         )
@@ -461,7 +461,9 @@ def isfinite(x: TensorLike, /) -> Tensor:
 
 @decomposition(IS_FINITE)
 def _(x: Tensor) -> Tensor:
-    return compare.equal(x - x, 0) if x.dtype.kind in "fc" else compare.equal(x, x)
+    return (
+        compare.equal(x - x, 0) if dtype_kind(x.dtype) in "fc" else compare.equal(x, x)
+    )
 
 
 gradients(IS_FINITE, x=None)
@@ -501,7 +503,7 @@ def isinf(x: TensorLike, /) -> Tensor:
 
 @decomposition(IS_INF)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind in "fc":
+    if dtype_kind(x.dtype) in "fc":
         return compare.equal(abs(x), math.inf)
     return compare.not_equal(x, x)
 
@@ -685,7 +687,7 @@ def reciprocal(x: TensorLike, /) -> Tensor:
 @decomposition(RECIPROCAL)
 def _(x: Tensor) -> Tensor:
     """Divide complex numbers by Smith's method, which avoids squares that overflow."""
-    if x.dtype.kind != "c":
+    if dtype_kind(x.dtype) != "c":
         return 1 / x
     re, im = complexes.parts(x)
     flat = run(compare.GREATER_EQUAL, abs(re), abs(im))
@@ -796,7 +798,7 @@ def exp2(x: TensorLike, /) -> Tensor:
 
     """
     x = _convert.floating("exp2", x)
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return exp(times_real(x, math.log(2)))
     return run(EXP2, x)
 
@@ -928,6 +930,6 @@ def log10(x: TensorLike, /) -> Tensor:
 
 def _logarithm(x: Tensor, base: int) -> Tensor:
     y = run(LOG, x)
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return times_real(y, 1 / math.log(base))
     return y / math.log(base)

@@ -14,7 +14,7 @@ from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce, unary
 from plugrad._src.registry.contract import Kernel, broadcasted, decomposition
 from plugrad._src.tensor.arguments import Ints, sizes
-from plugrad._src.tensor.dtypes import DTYPES, DType, named
+from plugrad._src.tensor.dtypes import DTYPES, DType, dtype_kind, named
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -78,7 +78,7 @@ def _euclid_steps(dtype: DType) -> int:
 
 @decomposition(GCD)
 def _(a: Tensor, b: Tensor) -> Tensor:
-    signed = a.dtype.kind == "i"
+    signed = dtype_kind(a.dtype) == "i"
     if signed:  # the dtype can represent each -|x|, but not each |x|
         a, b = (binary.minimum(x, 0 - x) for x in (a, b))
     for _ in range(_euclid_steps(a.dtype)):
@@ -113,7 +113,7 @@ def lcm(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     a, b = _convert.promote_and_broadcast("lcm", a, b)
-    if a.dtype.kind not in "iu":
+    if dtype_kind(a.dtype) not in "iu":
         rule = "lcm: is defined for integers"
         raise TypeError(f"{rule}, got {named(a.dtype)}; cast with astype")
     divisor = run(GCD, a, b)  # division by 0 gives 0

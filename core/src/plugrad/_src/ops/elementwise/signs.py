@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import _convert, compare, creation, reduce, unary
 from plugrad._src.ops.custom import custom_grad
@@ -19,7 +17,7 @@ from plugrad._src.registry.contract import (
     decomposition,
     gradients,
 )
-from plugrad._src.tensor.dtypes import DType
+from plugrad._src.tensor.dtypes import DType, dtype_kind, floating_info
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 __all__ = ["copysign", "nextafter", "signbit"]
@@ -57,7 +55,7 @@ def signbit(x: TensorLike, /) -> Tensor:
 
     """
     x = _convert.real("signbit", x)
-    if x.dtype.kind != "f":
+    if dtype_kind(x.dtype) != "f":
         return compare.less(x, 0)
     return run(SIGN_BIT, x)
 
@@ -171,7 +169,7 @@ def _next(a: Tensor, b: Tensor) -> Any:
 
 def _successor(c: Tensor, dtype: DType) -> Tensor:
     """Return the next larger number, by additions that round to nearest."""
-    info = np.finfo(dtype)
+    info = floating_info(dtype)
     u = float(info.eps) / 2
     tiny = float(info.smallest_subnormal)
     phi = u * (1 + 2 * u)

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import _convert, binary, compare, complexes, creation, unary
 from plugrad._src.ops.basis.complexes import Pair
@@ -28,6 +26,7 @@ from plugrad._src.registry.contract import (
     one_shape,
     same,
 )
+from plugrad._src.tensor.dtypes import dtype_kind, floating_info
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from .signs import SIGN_BIT
@@ -69,7 +68,7 @@ def _decompose_inverse(
 
     @decomposition(kernel)
     def _(x: Tensor) -> Tensor:
-        if x.dtype.kind == "c":
+        if dtype_kind(x.dtype) == "c":
             return run(complexes.COMPLEX, *rule(*_finite_parts(x)))
         return real(x)
 
@@ -96,7 +95,7 @@ def _finite_parts(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _huge(x: Tensor) -> float:
-    return float(np.finfo(x.dtype).max) / 8
+    return float(floating_info(x.dtype).max) / 8
 
 
 def _where_zero(x: Tensor, exact: float | Tensor, y: Tensor) -> Tensor:
@@ -137,7 +136,7 @@ def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     away = binary.hypot(1 - a, b)  # the distance from the pole
     near = run(unary.LOG, a) * 0.25 + (math.log(2) - run(unary.LOG, away)) * 0.5
     real = run(unary.LOG1P, a / away / away * 4) * 0.25
-    real = compare.where(away < float(np.finfo(x.dtype).eps) ** 0.5, near, real)
+    real = compare.where(away < float(floating_info(x.dtype).eps) ** 0.5, near, real)
     real = compare.where(growth > 1, 0, _where_zero(x, 0, real))
     imag = run(binary.ATAN2, b * 2, (1 - a) * (1 + a) - b * b) * 0.5
     imag = compare.where(b >= _huge(x), math.pi / 2, imag)
@@ -271,7 +270,7 @@ def tan(x: TensorLike, /) -> Tensor:
 
 @decomposition(TAN)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":  # sin and cos may overflow
+    if dtype_kind(x.dtype) == "c":  # sin and cos may overflow
         return _times_minus_i(run(TANH, _times_i(x)))
     return run(SIN, x) / run(COS, x)
 
@@ -320,7 +319,7 @@ _decompose_inverse(
 def _one_less_square(x: Tensor) -> Tensor:
     """Return ``1 - x²``, accurate near ±1; its derivative is accurate near 0."""
     product = (1 - x) * (1 + x)
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return product
     return compare.where(unary.abs(x) < 0.5, 1 - x * x, product)
 
@@ -410,7 +409,7 @@ def _root_of_one_more(x: Tensor) -> Tensor:
 
 
 def _atan_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return unary.chain_inverse(dy, x * x + 1)
     return _by_one_more_square(dy, x)
 
@@ -476,7 +475,7 @@ def sinh(x: TensorLike, /) -> Tensor:
 
 @decomposition(SINH)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return _times_minus_i(run(SIN, _times_i(x)))
     small = (run(unary.EXPM1, x) - run(unary.EXPM1, -x)) * 0.5
     size = unary.abs(x)
@@ -516,7 +515,7 @@ def cosh(x: TensorLike, /) -> Tensor:
 
 @decomposition(COSH)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return run(COS, _times_i(x))
     half = _half_of_exp(unary.abs(x))
     return half + 0.25 / half
@@ -569,7 +568,7 @@ TANH_GRAD = Kernel(
 @decomposition(TANH_GRAD)
 def _(dy: Tensor, x: Tensor) -> Tensor:
     """Return ``dy · 4u / (1 + u)²`` with ``u = e^(-2|x|)``, which does not overflow."""
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         u = run(unary.EXP, x * compare.where(complexes.real_part(x) < 0, 2.0, -2.0))
         return unary.chain(dy, u * 4 / (1 + u) / (1 + u))
     u = run(unary.EXP, unary.abs(x) * -2)
@@ -636,7 +635,7 @@ _decompose_inverse(ASINH, _asinh, _real_asinh)
 
 def _asinh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Use ``√(x² + 1)``: ``cosh(y)`` would magnify the rounding error of ``y``."""
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return unary.chain_inverse(dy, run(COSH, y))
     return dy / _root_of_one_more(x)
 
@@ -687,7 +686,7 @@ _decompose_inverse(ACOSH, _acosh, _real_acosh)
 
 def _acosh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Use ``√(x² - 1)``: ``sinh(y)`` would magnify the rounding error of ``y``."""
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         return unary.chain_inverse(dy, run(SINH, y))
     return dy * (unary.rsqrt(x - 1) * unary.rsqrt(x + 1))
 

@@ -28,7 +28,7 @@ from plugrad._src.tensor.arguments import (
     misfit,
     real,
 )
-from plugrad._src.tensor.dtypes import DTYPES, INT32
+from plugrad._src.tensor.dtypes import DTYPES, INT32, dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from .boxes import (
@@ -178,10 +178,10 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """
     op = "image.to_pixels"
     x = _convert.real(op, image)
-    if x.dtype.kind not in "iuf":
+    if dtype_kind(x.dtype) not in "iuf":
         raise TypeError(f"{op}: is not defined for {x.dtype}; cast to float32 or int32")
     _check_image(op, "image", x)
-    top = 1 if x.dtype.kind == "f" else 255
+    top = 1 if dtype_kind(x.dtype) == "f" else 255
     low, high = (reduce.min(x)._item(), reduce.max(x)._item()) if x.size else (0, 0)
     if not (low >= 0 and high <= top):
         raise ValueError(f"{op}: {x.dtype} must be in [0, {top}], got {low} to {high}")
@@ -191,7 +191,7 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 @decomposition(DRAW)
 def _(image: Tensor) -> Tensor:
-    if image.dtype.kind == "f":
+    if dtype_kind(image.dtype) == "f":
         return creation.cast(unary.round(image.maximum(0).minimum(1) * 255), INT32)
     return creation.cast(image, INT32).maximum(0).minimum(255)
 
@@ -442,7 +442,7 @@ def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
     op = "image.rgb_to_grayscale"
     x = _convert.real(op, _images(op, image, 2, 3))
     y = _luma(x)
-    return y if x.dtype.kind == "f" else creation.cast(unary.round(y), x.dtype)
+    return y if dtype_kind(x.dtype) == "f" else creation.cast(unary.round(y), x.dtype)
 
 
 def _luma(image: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from plugrad._src.engine.in_place import run_in_place
 from plugrad._src.ops.array import gather
 from plugrad._src.ops.basis import _convert, compare, creation, shape, variable
 from plugrad._src.tensor.arguments import misfit
-from plugrad._src.tensor.dtypes import BOOL, INT32, STRING, named
+from plugrad._src.tensor.dtypes import BOOL, INT32, STRING, dtype_kind, named
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
@@ -123,10 +123,10 @@ def _convert_value(x: Tensor, value: TensorLike) -> Tensor:
     """Convert ``value``, which is to be assigned, to the dtype of ``x``."""
     numbers = isinstance(value, bool | int | float | list | tuple)
     numbers = numbers and x.dtype is not STRING
-    if numbers or (isinstance(value, complex) and x.dtype.kind == "c"):
+    if numbers or (isinstance(value, complex) and dtype_kind(x.dtype) == "c"):
         return _convert.asarray(value, dtype=x.dtype)
     new = _convert.asarray(value)
-    real_from_complex = new.dtype.kind == "c" and x.dtype.kind != "c"
+    real_from_complex = dtype_kind(new.dtype) == "c" and dtype_kind(x.dtype) != "c"
     if real_from_complex or (new.dtype is STRING) != (x.dtype is STRING):
         raise TypeError(
             f"setitem: a tensor of {named(x.dtype)} cannot hold {named(new.dtype)}; "

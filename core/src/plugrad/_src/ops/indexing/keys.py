@@ -18,7 +18,7 @@ import numpy as np
 from plugrad import geometry
 from plugrad._src.ops.array import gather
 from plugrad._src.ops.basis import _convert, variable
-from plugrad._src.tensor.dtypes import BOOL
+from plugrad._src.tensor.dtypes import BOOL, dtype_kind
 from plugrad._src.tensor.tensor import Tensor
 from plugrad.geometry import Shape
 
@@ -192,7 +192,7 @@ def _normalize_entry(op: str, entry: Any) -> Any:
     elif not isinstance(entry, Tensor) and hasattr(entry, "__array__"):
         entry = _convert.array_of(op, entry)
     if isinstance(entry, Tensor | np.ndarray):
-        if entry.dtype.kind not in "biu":
+        if dtype_kind(entry.dtype) not in "biu":
             rule = "an index must contain integers or bool"
             raise TypeError(f"{op}: {rule}, not {entry.dtype}; cast it")
         number = entry.dtype != BOOL and not entry.shape

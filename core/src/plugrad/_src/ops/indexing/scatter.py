@@ -21,7 +21,7 @@ from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce
 from plugrad._src.ops.basis import shape as shapes
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import Ints, choice, misfit, sizes
-from plugrad._src.tensor.dtypes import BOOL, INT32, named
+from plugrad._src.tensor.dtypes import BOOL, INT32, dtype_kind, named
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -314,7 +314,7 @@ def tensor_scatter_update(
     if reduction == "replace":
         return run(TENSOR_SCATTER_UPDATE, x, counted, updates)
     kinds = "iuf" if reduction in ("max", "min") else "iufc"
-    if x.dtype.kind not in kinds:
+    if dtype_kind(x.dtype) not in kinds:
         rule = f"reduction {reduction!r} is not defined for {named(x.dtype)}; cast x"
         raise TypeError(f"{op}: {rule}")
     if reduction == "add":

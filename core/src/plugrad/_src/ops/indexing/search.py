@@ -19,7 +19,7 @@ from plugrad._src.ops.basis import shape as shapes
 from plugrad._src.ops.reduction import cumulative
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import choice, flag, misfit
-from plugrad._src.tensor.dtypes import BOOL, INT32
+from plugrad._src.tensor.dtypes import BOOL, INT32, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -138,7 +138,7 @@ def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
     """Bisect all rows in parallel, with intervals of equal size."""
     base = creation.zeros(values.shape, dtype=INT32)
     left = sorted_sequence.shape[1]
-    nan = compare.not_equal(values, values) if values.dtype.kind == "f" else None
+    nan = compare.not_equal(values, values) if dtype_kind(values.dtype) == "f" else None
     before = compare.less if side == "left" else compare.less_equal
     while left:
         half = (left + 1) // 2  # the last element of this half is compared

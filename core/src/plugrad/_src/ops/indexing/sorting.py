@@ -19,7 +19,7 @@ from plugrad._src.ops.basis import _convert, compare, creation, reduce, unary
 from plugrad._src.ops.basis import shape as shapes
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import Axis, choice, flag, integer, misfit
-from plugrad._src.tensor.dtypes import BOOL, INT32, DType
+from plugrad._src.tensor.dtypes import BOOL, INT32, DType, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -361,7 +361,7 @@ def quantile(
         shares = np.asarray(q)
     except ValueError:  # nested lists of different lengths
         shares = np.asarray(None)
-    if shares.dtype.kind not in "iuf":
+    if dtype_kind(shares.dtype) not in "iuf":
         raise TypeError(f"quantile: q must be real numbers, got {q!r}")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"quantile: q must be from 0 to 1, got {q!r}")

@@ -13,6 +13,7 @@ from plugrad._src.engine.dispatch import run, run_many
 from plugrad._src.ops.array import grids, slicing
 from plugrad._src.ops.basis import compare, complexes, creation, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import matrix_factors, products
@@ -197,7 +198,7 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
 
 def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
     """Return the gradient; the sign of a real determinant is constant."""
-    if sign.dtype.kind == "c":
+    if dtype_kind(sign.dtype) == "c":
         turn = complexes.conjugate(dsign) * sign
         dsize = dsize + (complexes.conjugate(turn) - turn) / 2
     return column(column(dsize)) * adjoint(run(INVERSE, x))

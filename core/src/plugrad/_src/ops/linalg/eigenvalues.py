@@ -12,6 +12,7 @@ from plugrad._src.engine.dispatch import require_dtype, run, run_many
 from plugrad._src.ops.array import grids
 from plugrad._src.ops.basis import complexes
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import matrix, products
@@ -107,7 +108,7 @@ def _eig_gradient(dw: Tensor, dv: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Te
         gaps = complexes.conjugate(matrix.row(w) - matrix.column(w))
         inner = inner + turns * (1 - unit) / (gaps + unit)
     dx = run(matrix.SOLVE, matrix.adjoint(v), matrix.times_adjoint(inner, v))
-    return dx if x.dtype.kind == "c" else complexes.real(dx)
+    return dx if dtype_kind(x.dtype) == "c" else complexes.real(dx)
 
 
 gradients(EIG, x=_eig_gradient)

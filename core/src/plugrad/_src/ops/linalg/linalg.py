@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from typing import Literal, Unpack
 
-import numpy as np
-
 from plugrad import geometry
 from plugrad._src.engine.dispatch import run
 from plugrad._src.engine.tape import alias
 from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape, unary
 from plugrad._src.tensor.arguments import Axis, flag, integer, misfit, real
+from plugrad._src.tensor.dtypes import dtype_kind, floating_info
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -159,7 +158,7 @@ def vector_norm(
     keepdims = flag("vector_norm", "keepdims", keepdims)
     axes = geometry.axes("vector_norm", axis, len(x.shape))
     wide = reduce.widened(x)
-    largest = float(np.finfo(wide.dtype).max)
+    largest = float(floating_info(wide.dtype).max)
     if abs(ord) > largest:
         ord = math.copysign(math.inf, ord)
     sizes = unary.abs(wide)
@@ -185,12 +184,12 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
     top = alias(run(reduce.MAX, sizes, axis=axes, keepdims=True))
     top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
     # For even powers use x, not |x|: then the second derivative at 0 is correct.
-    parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
+    parts = (x if ord % 2 == 0 and dtype_kind(x.dtype) == "f" else sizes) / top
     if ord == 2:
         y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
     else:
         powers = _power(parts, ord) if ord < 1 else parts**ord
-        largest = float(np.finfo(parts.dtype).max)
+        largest = float(floating_info(parts.dtype).max)
         root = max(-largest, min(1 / ord, largest))
         y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), root)
     return y * run(shape.RESHAPE, top, shape=y.shape)

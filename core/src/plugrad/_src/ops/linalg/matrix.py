@@ -25,7 +25,7 @@ from plugrad._src.ops.array import grids, slicing
 from plugrad._src.ops.basis import _convert, compare, complexes, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import flag, misfit
-from plugrad._src.tensor.dtypes import DTYPES, INT32, DType
+from plugrad._src.tensor.dtypes import BFLOAT16, DTYPES, INT32, DType
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import products
@@ -40,8 +40,8 @@ LAPACK = "float32 | float64 | complex64 | complex128"
 def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
     """Return ``x`` as floating matrices of a dtype that LAPACK supports."""
     x = _convert.floating(op, x)
-    if x.dtype is DTYPES["float16"]:
-        raise TypeError(f"{op}: is not defined for float16; cast with astype")
+    if x.dtype in (DTYPES["float16"], BFLOAT16):
+        raise TypeError(f"{op}: is not defined for {x.dtype}; cast with astype")
     return check_matrices(op, x, square=square)
 
 

@@ -28,6 +28,7 @@ from plugrad._src.ops.array import grids, slicing
 from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import choice, finite, flag, misfit
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
 from . import matrix, products
@@ -460,7 +461,7 @@ def _svd_gradient(
     left = _skew(matrix.adjoint_times(u, du))
     right = _skew(matrix.times_adjoint(vh, dvh))
     inner = (left * across + down * right) / ((across - down) * (across + down) + one)
-    if u.dtype.kind == "c":
+    if dtype_kind(u.dtype) == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
     outer = matrix.product(u, inner)
     if u.shape[-2] > k and not unused(du):  # otherwise 0/0 where s is 0

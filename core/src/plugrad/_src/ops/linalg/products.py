@@ -1,6 +1,6 @@
 """Products of vectors and matrices, and their diagonals.
 
-Kernels: ``BatchMatMul MatMulInteger``.
+Kernels: ``BatchMatMul MatMulInteger MixedMatMul``.
 
 ``matmul matrix_transpose tensordot vecdot`` are public at the top level, where the
 array API standard has them; all other ops are public in ``linalg``.
@@ -21,7 +21,16 @@ from plugrad._src.ops.basis import _convert, complexes, creation, reduce, shape
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import entries, flag, integer, integers, misfit
-from plugrad._src.tensor.dtypes import BOOL, INT32, STRING, canonical, named
+from plugrad._src.tensor.dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT32,
+    INT32,
+    STRING,
+    canonical,
+    dtype_kind,
+    named,
+)
 from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
@@ -86,6 +95,30 @@ def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
     return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
+MIXED_MATMUL = Kernel(
+    "MixedMatMul(a: float32, b: bfloat16; transpose_a: bool, transpose_b: bool)",
+    out=_matmul_spec,
+    op="matmul",
+    doc="""``BatchMatMul`` of ``a`` and of ``b`` as float32.
+
+    A backend can read ``b``, such as weights that are stored in 16 bits, without a copy
+    in float32.""",
+)
+
+
+@decomposition(MIXED_MATMUL)
+def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
+    b = creation.cast(b, a.dtype)
+    return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+def _is_mixed(a: TensorLike, b: TensorLike) -> bool:
+    """Return whether ``MixedMatMul`` computes the product: ``b`` is a matrix."""
+    if type(b) is not Tensor or b.dtype is not BFLOAT16 or len(b.shape) != 2:
+        return False
+    return type(a) is Tensor and a.dtype is FLOAT32
+
+
 def _convert_to_preferred(
     a: TensorLike, b: TensorLike, dtype: Any
 ) -> tuple[Tensor, Tensor, Kernel]:
@@ -93,7 +126,7 @@ def _convert_to_preferred(
     a = _convert.asarray(a)
     b = _convert.asarray(b)
     dtype = canonical(dtype)
-    if dtype.kind not in "iufc":
+    if dtype_kind(dtype) not in "iufc":
         rule = f"preferred_element_type must be a numeric dtype, got {named(dtype)}"
         raise TypeError(f"matmul: {rule}")
     names = a.dtype.name, b.dtype.name
@@ -115,7 +148,8 @@ def matmul(
 
     A vector ``a`` is treated as a row and a vector ``b`` as a column, and the result
     lacks that axis. All axes before the last two broadcast. Integers wrap, and the sum
-    of no elements is 0.
+    of no elements is 0. The product of float32 with a bfloat16 matrix is float32, and
+    cpu and wasm read the matrix without converting it in memory.
 
     Args:
         a: ``[..., i, k]`` or ``[k]``.
@@ -144,10 +178,16 @@ def matmul(
 
     """
     kernel = BATCH_MATMUL
-    if preferred_element_type is None:
-        a, b = factors("matmul", a, b)
-    else:
+    a = a.value if type(a) is Variable else a
+    b = b.value if type(b) is Variable else b
+    if preferred_element_type is not None:
         a, b, kernel = _convert_to_preferred(a, b, preferred_element_type)
+    elif _is_mixed(a, b):
+        kernel = MIXED_MATMUL
+    else:
+        a, b = factors("matmul", a, b)
+    assert isinstance(a, Tensor)
+    assert isinstance(b, Tensor)
     if transpose_a is not False or transpose_b is not False:
         transpose_a = flag("matmul", "transpose_a", transpose_a)
         transpose_b = flag("matmul", "transpose_b", transpose_b)
@@ -205,6 +245,23 @@ def _gradient_b(dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> 
 
 
 gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
+
+
+def _mixed_gradient_a(
+    dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
+) -> Tensor:
+    if transpose_a:
+        return _gradient_a(dy, creation.cast(b, dy.dtype), transpose_a, transpose_b)
+    return run(MIXED_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
+
+
+def _mixed_gradient_b(
+    dy: Tensor, a: Tensor, b_spec: Spec, transpose_a: bool, transpose_b: bool
+) -> Tensor:
+    return creation.cast(_gradient_b(dy, a, transpose_a, transpose_b), b_spec.dtype)
+
+
+gradients(MIXED_MATMUL, a=_mixed_gradient_a, b=_mixed_gradient_b)
 
 
 def _vectors(

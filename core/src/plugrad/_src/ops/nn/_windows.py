@@ -20,7 +20,7 @@ from plugrad._src.ops.array import slicing
 from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
 from plugrad._src.registry.contract import Spec
 from plugrad._src.tensor.arguments import choice, integer, misfit
-from plugrad._src.tensor.dtypes import BOOL, INT32, DType
+from plugrad._src.tensor.dtypes import BOOL, INT32, DType, dtype_kind
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Pair, Shape, Sizes, rank
 
@@ -126,7 +126,7 @@ def _unchanged(y: Tensor) -> Tensor:
 def numbers(op: str, *values: TensorLike) -> list[Tensor]:
     """Return tensors of the same dtype; bool becomes int32, as in ``matmul``."""
     xs = _convert.promote_all(op, *values)
-    if xs[0].dtype.kind in "fiuc":
+    if dtype_kind(xs[0].dtype) in "fiuc":
         return xs
     xs = [_convert.numbers(op, x) for x in xs]
     return [creation.cast(x, INT32) if x.dtype is BOOL else x for x in xs]
@@ -261,11 +261,16 @@ def ungrouped(y: Tensor, shape_: Shape) -> Tensor:
 def ordered(op: str, value: TensorLike) -> Tensor:
     """Return ``value`` as a tensor of real numbers; reject bool."""
     x = _convert.real(op, value)
-    if x.dtype.kind == "b":
+    if dtype_kind(x.dtype) == "b":
         raise TypeError(f"{op}: bool has no order; cast to a number")
     return x
 
 
 def lowest_number(dtype: DType) -> float:
     """Return the lowest number of a dtype: -inf, or the lowest integer."""
-    return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
+    return -math.inf if dtype_kind(dtype) == "f" else int(np.iinfo(dtype).min)
+
+
+def padding_that_never_wins(dtype: DType) -> float:
+    """Return a padding that equals no maximum: NaN; 0 for integers, which lack it."""
+    return math.nan if dtype_kind(dtype) == "f" else 0

@@ -32,7 +32,7 @@ from plugrad._src.registry.contract import (
     same,
 )
 from plugrad._src.tensor import arguments
-from plugrad._src.tensor.dtypes import check_range, named, weak
+from plugrad._src.tensor.dtypes import check_range, dtype_kind, named, weak
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -374,7 +374,9 @@ def clip(
             y = run(kernel, *_convert.promote_and_broadcast("clip", y, limit))
     if y is x:
         return creation.identity(x)
-    return creation.cast(y, x.dtype) if y.dtype.kind == x.dtype.kind else y
+    return (
+        creation.cast(y, x.dtype) if dtype_kind(y.dtype) == dtype_kind(x.dtype) else y
+    )
 
 
 def _bound(name: str, value: TensorLike | None) -> Tensor | float | None:

@@ -17,7 +17,7 @@ from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
 from plugrad._src.tensor.arguments import finite, flag, misfit
-from plugrad._src.tensor.dtypes import BOOL, INT32, LIMITS
+from plugrad._src.tensor.dtypes import BOOL, INT32, LIMITS, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -171,7 +171,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
 def _mask(mask: TensorLike, queries: int, keys: int) -> Tensor:
     """Return the mask as a tensor; raise unless it fits queries and keys."""
     mask = _convert.asarray(mask)
-    if mask.dtype.kind not in "bf":
+    if dtype_kind(mask.dtype) not in "bf":
         raise TypeError(
             f"{OP}: mask must be bool or floating, got {mask.dtype}; pass mask != 0"
         )

@@ -20,7 +20,7 @@ from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import misfit
-from plugrad._src.tensor.dtypes import INT32
+from plugrad._src.tensor.dtypes import INT32, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Shape, Sizes
@@ -177,7 +177,7 @@ def _pairs(x: Tensor, filter: Tensor, windows: Windows) -> list[tuple[Tensor, Te
     Those from ``x`` are ``[batch, *output_sizes, channels]``, and those from the filter
     are ``[channels]``. The padding of ``x`` is NaN if its dtype has NaN.
     """
-    seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
+    seen = _windows.window_values(x, windows, _windows.padding_that_never_wins(x.dtype))
     return list(zip(seen, _rows(filter, windows), strict=True))
 
 
@@ -206,7 +206,7 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
-    largest = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
+    largest = creation.full_like(y, -math.inf) if dtype_kind(x.dtype) == "f" else None
     for position, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
         total = a + b
         hit = pool.mask_padding(position, compare.equal(total, y), y, windows)

@@ -32,6 +32,7 @@ from plugrad._src.ops.basis import (
 from plugrad._src.ops.custom import custom_grad
 from plugrad._src.ops.elementwise import special
 from plugrad._src.tensor.arguments import choice, finite, flag, misfit, positive
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -607,7 +608,7 @@ def _classes(
     """Return class indices, one for each row, and the rows."""
     classes = _convert.asarray(labels)
     x = _convert.floating(op, given, "f")
-    if classes.dtype.kind not in "iu":
+    if dtype_kind(classes.dtype) not in "iu":
         raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not x.shape or classes.shape != x.shape[:-1]:
         raise misfit(op, f"there must be one label for each row of {name}", classes, x)

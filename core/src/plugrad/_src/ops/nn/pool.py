@@ -27,7 +27,7 @@ from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce
 from plugrad._src.ops.basis import shape as shapes
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import choice, flag, misfit, sizes
-from plugrad._src.tensor.dtypes import INT32, DType
+from plugrad._src.tensor.dtypes import INT32, DType, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Sizes
@@ -583,7 +583,7 @@ def _average(x: Tensor, windows: Windows, least: int) -> Tensor:
 @decomposition(MAX_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
     lowest = _windows.lowest_number(x.dtype)
-    if x.dtype.kind == "f":
+    if dtype_kind(x.dtype) == "f":
         x = compare.where(compare.equal(x, x), x, lowest)
     return _reduce(binary.maximum, x, geometry, lowest)
 
@@ -608,7 +608,7 @@ def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
 
     Positions are counted from 1; 0 marks windows with only NaN and padding.
     """
-    seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
+    seen = _windows.window_values(x, windows, _windows.padding_that_never_wins(x.dtype))
     found = creation.zeros(y.shape, dtype=INT32)
     for position in reversed(range(len(seen))):
         hit = mask_padding(position, compare.equal(seen[position], y), x, windows)
@@ -622,7 +622,7 @@ def mask_padding(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Ten
     For floating dtypes the padding is NaN, which is never a hit, so ``hit`` is returned
     unchanged.
     """
-    if x.dtype.kind == "f" or not any(map(any, windows.padding)):
+    if dtype_kind(x.dtype) == "f" or not any(map(any, windows.padding)):
         return hit
     taps = zip(windows.inside, np.unravel_index(position, windows.window), strict=True)
     inside = _outer_product([[row[a] for row in axis] for axis, a in taps])

@@ -18,7 +18,7 @@ from plugrad._src.ops.basis import _convert, creation, shape, unary
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
 from plugrad._src.tensor.arguments import misfit
-from plugrad._src.tensor.dtypes import FLOAT32, INT32, named
+from plugrad._src.tensor.dtypes import FLOAT32, INT32, dtype_kind, named
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Shape, Sizes
@@ -69,7 +69,9 @@ def _epilogue(y: Tensor, bias: Maybe, scale: Maybe, zero_point: Maybe) -> Tensor
     y = creation.cast(y, FLOAT32) * scale
     if zero_point is None:
         return y
-    least, most = (-128.0, 127.0) if zero_point.dtype.kind == "i" else (0.0, 255.0)
+    least, most = (
+        (-128.0, 127.0) if dtype_kind(zero_point.dtype) == "i" else (0.0, 255.0)
+    )
     y = unary.round(y) + creation.cast(zero_point, FLOAT32)
     return creation.cast(activation.clip(y, least, most), zero_point.dtype)
 

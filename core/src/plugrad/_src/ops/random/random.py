@@ -47,7 +47,14 @@ from plugrad._src.ops.reduction import extremes
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.arguments import Ints, misfit
-from plugrad._src.tensor.dtypes import FLOAT32, INT32, LIMITS, DType, canonical
+from plugrad._src.tensor.dtypes import (
+    FLOAT32,
+    INT32,
+    LIMITS,
+    DType,
+    canonical,
+    dtype_kind,
+)
 from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
@@ -205,7 +212,7 @@ def _only_shape(op: str, shape: Ints, more: tuple[Never, ...]) -> Shape:
 
 def _floating(op: str, dtype: Any) -> DType:
     wanted = FLOAT32 if dtype is None else require_dtype(op, canonical(dtype))
-    if wanted.kind != "f":
+    if dtype_kind(wanted) != "f":
         raise TypeError(f"{op}: {wanted} is not floating; use uniform_int or bernoulli")
     return wanted
 
@@ -394,7 +401,7 @@ def uniform_int(
     op = "uniform_int"
     sizes = arguments.sizes(op, shape)
     wanted = require_dtype(op, canonical(dtype))
-    if wanted.kind not in "iu":
+    if dtype_kind(wanted) not in "iu":
         raise TypeError(f"{op}: draws integers, not {wanted}; cast with astype")
     low, high = arguments.integers(op, "minval and maxval", (minval, maxval))
     if low >= high:

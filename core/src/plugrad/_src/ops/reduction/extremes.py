@@ -11,7 +11,7 @@ from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import OneAxis, flag
-from plugrad._src.tensor.dtypes import BOOL, INT32
+from plugrad._src.tensor.dtypes import BOOL, INT32, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -93,7 +93,7 @@ def _(x: Tensor, *, axis: int) -> Tensor:
     line = (size, *[1] * (len(x.shape) - axis - 1))
     places = _convert.asarray(np.arange(size, dtype=np.int32).reshape(line))
     numbers = x
-    if x.dtype.kind == "f":
+    if dtype_kind(x.dtype) == "f":
         numbers = compare.where(compare.equal(x, x), x, -math.inf)
     top = run(reduce.MAX, numbers, axis=(axis,), keepdims=True)
     hit = compare.where(compare.equal(x, top), places, size)

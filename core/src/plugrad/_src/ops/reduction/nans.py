@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Any, Unpack
 
-import numpy as np
-
 from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import (
     _convert,
@@ -22,7 +20,7 @@ from plugrad._src.ops.basis import (
     unary,
 )
 from plugrad._src.tensor.arguments import Axis, flag, real
-from plugrad._src.tensor.dtypes import INT32
+from plugrad._src.tensor.dtypes import INT32, dtype_kind, floating_info
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import axes
@@ -76,9 +74,9 @@ def nan_to_num(
         (bad, None if value is None else real("nan_to_num", name, value))
         for name, bad, value in values
     ]
-    if x.dtype.kind not in "fc":
+    if dtype_kind(x.dtype) not in "fc":
         return creation.identity(x)
-    if x.dtype.kind == "f":
+    if dtype_kind(x.dtype) == "f":
         return _replace_nonfinite(x, given)
     return complexes.complex(
         *[_replace_nonfinite(part, given) for part in complexes.parts(x)]
@@ -90,7 +88,7 @@ def _replace_nonfinite(x: Tensor, given: list[tuple[float, float | None]]) -> Te
     y = x
     for bad, value in given:
         if value is None:
-            value = math.copysign(float(np.finfo(x.dtype).max), bad)
+            value = math.copysign(float(floating_info(x.dtype).max), bad)
         number = _convert.scalar("nan_to_num", value, x.dtype)
         mask = unary.isnan(x) if bad != bad else compare.equal(x, bad)
         y = compare.where(mask, number, y)
@@ -161,7 +159,7 @@ def _extreme(
 ) -> Tensor:
     """Return the extreme of two numbers; ``integer_kernel`` is run for integers."""
     a, b = (_convert.real(op, x) for x in _convert.promote_and_broadcast(op, a, b))
-    if a.dtype.kind != "f":
+    if dtype_kind(a.dtype) != "f":
         return run(integer_kernel, a, b)
     first = compare.logical_or(run(wins, a, b), unary.isnan(b))
     return compare.where(first, a, b)
@@ -215,7 +213,9 @@ def nansum(
 def _replace_nan(x: Tensor, value: float = 0) -> tuple[Tensor, Tensor]:
     """Return ``x`` with ``value`` in place of NaN, and the mask of NaN."""
     missing = unary.isnan(x)
-    return (compare.where(missing, value, x) if x.dtype.kind in "fc" else x), missing
+    return (
+        compare.where(missing, value, x) if dtype_kind(x.dtype) in "fc" else x
+    ), missing
 
 
 def nanmean(
@@ -353,7 +353,7 @@ def _nan_extreme(
 ) -> Tensor:
     x, along = reduce._as_real(op, x, axis)
     keepdims = flag(op, "keepdims", keepdims)
-    if x.dtype.kind != "f":
+    if dtype_kind(x.dtype) != "f":
         return reduction(x, along, keepdims=keepdims)
     y = reduction(_replace_nan(x, worst)[0], along, keepdims=keepdims)
     # Where all numbers equal ``worst``, elements that were NaN must not share the

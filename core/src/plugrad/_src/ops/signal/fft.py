@@ -39,7 +39,7 @@ from plugrad._src.tensor.arguments import (
     misfit,
     sizes,
 )
-from plugrad._src.tensor.dtypes import FLOAT32, canonical
+from plugrad._src.tensor.dtypes import FLOAT32, canonical, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -713,7 +713,7 @@ def ihfft(
 def _real(op: str, x: TensorLike) -> Tensor:
     """Return ``x`` as a real floating tensor; raise if it is complex."""
     x = _convert.asarray(x)
-    if x.dtype.kind == "c":
+    if dtype_kind(x.dtype) == "c":
         raise TypeError(f"{op}: takes real numbers, got {x.dtype}; use real or abs")
     return _convert.floating(op, x)
 
@@ -846,7 +846,7 @@ def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
 def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
     """Return values as a tensor, float32 by default."""
     wanted = require_dtype(op, FLOAT32 if dtype is None else canonical(dtype))
-    if wanted.kind != "f":
+    if dtype_kind(wanted) != "f":
         raise TypeError(f"{op}: dtype must be real floating, got {wanted}")
     return _convert.tensor_of(values.astype(wanted), copy=False)
 

@@ -23,7 +23,7 @@ from plugrad._src.ops.basis._convert import Shaped
 from plugrad._src.ops.indexing import scatter
 from plugrad._src.registry.contract import Kernel, Spec, gradients
 from plugrad._src.tensor.arguments import misfit, several
-from plugrad._src.tensor.dtypes import named
+from plugrad._src.tensor.dtypes import dtype_kind, named
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -189,7 +189,7 @@ def ragged_range(
     """
     op = "sparse.ragged_range"
     xs = _convert.promote_all(op, starts, limits, deltas)
-    if xs[0].dtype.kind not in "iuf":
+    if dtype_kind(xs[0].dtype) not in "iuf":
         raise TypeError(f"{op}: there is no range of {named(xs[0].dtype)}")
     _check_equal_lengths(*xs)
     splits, values = run_many(RAGGED_RANGE, *xs)

@@ -26,6 +26,7 @@ from plugrad._src.ops.indexing import search
 from plugrad._src.ops.linalg import matrix, products
 from plugrad._src.ops.reduction import cumulative
 from plugrad._src.tensor.arguments import entries, finite, flag, integer, misfit, real
+from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -162,7 +163,7 @@ def corrcoef(x: TensorLike, /) -> Tensor:
     c = _covariances(rows, 1.0)
     spread = unary.sqrt(complexes.real_part(products.diagonal(c)))
     y = c / matrix.column(spread) / matrix.row(spread)
-    if y.dtype.kind == "c":
+    if dtype_kind(y.dtype) == "c":
         y = complexes.complex(*[_clip_to_one(part) for part in complexes.parts(y)])
     else:
         y = _clip_to_one(y)
@@ -278,7 +279,9 @@ def _even_edges(x: Tensor, count: int, range: Sequence[float] | None) -> Tensor:
     if first == last:
         first = first - 0.5
         last = last + 0.5
-    dtype = x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 2 else np.float32
+    dtype = (
+        x.dtype if dtype_kind(x.dtype) == "f" and x.dtype.itemsize > 2 else np.float32
+    )
     edges = np.linspace(first, last, count + 1).astype(dtype)
     return _convert.tensor_of(edges, copy=False)
 

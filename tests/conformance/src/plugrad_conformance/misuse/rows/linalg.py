@@ -1,6 +1,7 @@
 """Valid calls of kernels for matrices and their factors, and of Fourier transforms."""
 
 import numpy as np
+import plugrad as pg
 
 from .. import call, complexes, floats, ints
 
@@ -16,6 +17,12 @@ CALLS = {
         ints(4, 2, below=9).astype(np.int8),
         ints(3, 4, below=9).astype(np.int8),
         transpose_a=True,
+        transpose_b=True,
+    ),
+    "MixedMatMul": call(
+        floats(2, 4),
+        floats(3, 4).astype(pg.bfloat16),
+        transpose_a=False,
         transpose_b=True,
     ),
     "Diag": call(ints(3, 2, below=6)),
