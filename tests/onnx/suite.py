@@ -96,7 +96,7 @@ def replace_dtype(value):
         return [replace_dtype(item) for item in value]
     if isinstance(value, TensorProto):
         value = numpy_helper.to_array(value)
-    replacements = {"bfloat16": np.float32, "int4": np.int8, "int2": np.int8}
+    replacements = {"int4": np.int8, "int2": np.int8}
     replacements |= {"uint4": np.uint8, "uint2": np.uint8}
     dtype = None if value is None else replacements.get(value.dtype.name)
     return value if dtype is None else value.astype(dtype)

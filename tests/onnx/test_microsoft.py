@@ -3,7 +3,6 @@
 import numpy as np
 import plugrad as pg
 import pytest
-from onnx import numpy_helper
 from onnx.parser import parse_model
 from plugrad_onnx import load
 
@@ -154,69 +153,6 @@ def test_gradients_pass_through_rotations(backend):
     squares = lambda x: 0.5 * pg.sum(rotate(x, EACH, COSINES, SINES) ** 2)
     found = pg.grad(squares)(pg.asarray(X)).numpy()
     np.testing.assert_allclose(found, X, rtol=1e-4, atol=1e-5)
-
-
-# --- low-bit weights -------------------------------------------------------------
-
-
-def packed(codes, bits):
-    """Pack codes along the last axis into bytes, the first one into the lowest bits."""
-    per_byte = 8 // bits
-    missing = -codes.shape[-1] % per_byte
-    padded = np.pad(codes, [(0, 0)] * (codes.ndim - 1) + [(0, missing)])
-    parts = padded.reshape(*codes.shape[:-1], -1, per_byte).astype(np.uint8)
-    return sum(parts[..., i] << (i * bits) for i in range(per_byte)).astype(np.uint8)
-
-
-def few_bits(bits, inner, columns, block, zeros):
-    """Return a model with a MatMulNBits, and its weights in float64."""
-    blocks = -(-inner // block)
-    codes = RNG.integers(0, 1 << bits, (columns, blocks, block))
-    scales = RNG.uniform(0.01, 0.1, (columns, blocks)).astype(np.float32)
-    offsets = RNG.integers(0, 1 << bits, (columns, blocks))
-    arrays = {"codes": packed(codes, bits), "scales": scales}
-    if zeros == "packed":
-        arrays["zeros"] = packed(offsets, bits)
-    elif zeros == "floating":
-        arrays["zeros"] = offsets.astype(np.float32)
-    else:
-        offsets = np.full_like(offsets, 1 << (bits - 1))
-    attributes = f"K = {inner}, N = {columns}, bits = {bits}, block_size = {block}"
-    names = "x, codes, scales" + (", zeros" if zeros else "")
-    text = HEAD.replace("INPUTS", f"float[2, M, {inner}] x")
-    text = text.replace("OUTPUTS", "float[2, M, n] y")
-    node = f"y = com.microsoft.MatMulNBits <{attributes}> ({names})"
-    proto = parse_model(text.replace("NODE", node))
-    values = [numpy_helper.from_array(v, k) for k, v in arrays.items()]
-    proto.graph.initializer.extend(values)
-    w = (codes - offsets[..., None]) * scales[..., None].astype(np.float64)
-    return proto, w.reshape(columns, -1)[:, :inner]
-
-
-@pytest.mark.parametrize("zeros", ["", "packed", "floating"])
-@pytest.mark.parametrize(
-    "sizes", [(4, 64, 5, 32), (4, 70, 3, 16), (8, 48, 7, 16), (2, 64, 4, 32)], ids=str
-)
-def test_weights_of_few_bits(sizes, zeros, backend):
-    bits, inner, *_ = sizes
-    proto, w = few_bits(*sizes, zeros)
-    x = normal(2, 3, inner)
-    if bits == 4:  # every version of ONNX Runtime has a kernel for 4 bits
-        ort = pytest.importorskip("onnxruntime", reason="no wheel for this Python")
-        session = ort.InferenceSession(proto.SerializeToString())
-        (found,) = session.run(None, {"x": x})
-        np.testing.assert_allclose(found, x @ w.T, rtol=1e-4, atol=1e-4)
-    for optimize in (False, True):
-        loaded = load(proto, optimize=optimize)
-        np.testing.assert_allclose(loaded(x).numpy(), x @ w.T, rtol=1e-4, atol=1e-4)
-    stays_packed = bits != 2 and inner % sizes[3] == 0
-    change = "weights kept packed" if stays_packed else "weights unpacked"
-    assert loaded.explain().changes[change] == 1
-    name = "plugrad.BlockDense" if stays_packed else "plugrad.Dense"
-    assert loaded.explain().ops == {name: 1}
-    gradient = pg.grad(lambda x: pg.sum(loaded(x)))(pg.asarray(x)).numpy()
-    sums = np.broadcast_to(w.sum(0), x.shape)
-    np.testing.assert_allclose(gradient, sums, rtol=1e-4, atol=1e-4)
 
 
 # --- attention -------------------------------------------------------------------

@@ -50,7 +50,7 @@ def _as_input(value: Any) -> Any:
         value = to_array(value)
     if value is None or np.asarray(value).dtype.kind in "OU":
         return value
-    if value.dtype.name in ("bfloat16", "int4", "uint4", "int2", "uint2"):
+    if value.dtype.name in ("int4", "uint4", "int2", "uint2"):
         value = to_array(onnx.numpy_helper.from_array(value))
     return pg.asarray(value)
 

@@ -6,9 +6,20 @@ from typing import Any
 
 import numpy as np
 import onnx
+import plugrad as pg
 from onnx import TensorProto
 
-__all__ = ["MAX_EXPANDED_ELEMENTS", "SUB_BYTE_BOUNDS", "domain_of", "dtype_of"]
+__all__ = [
+    "BFLOAT16",
+    "HALVES",
+    "MAX_EXPANDED_ELEMENTS",
+    "NARROW_FLOATS",
+    "SUB_BYTE_BOUNDS",
+    "domain_of",
+    "dtype_of",
+    "is_floating",
+    "stored_dtype_of",
+]
 
 # The largest number of elements in an array that is smaller in the file than in memory,
 # such as a sparse tensor: a guard against decompression bombs.
@@ -18,15 +29,17 @@ _SHARED_DTYPES = (
     "FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 BOOL FLOAT16 DOUBLE UINT32 UINT64 "
     "COMPLEX64 COMPLEX128"
 )
+BFLOAT16: np.dtype[Any] = pg.bfloat16
 _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(TensorProto, name): onnx.helper.tensor_dtype_to_np_dtype(
         getattr(TensorProto, name)
     )
     for name in _SHARED_DTYPES.split()
 }
+_DTYPES[TensorProto.BFLOAT16] = BFLOAT16
+HALVES = (np.dtype("float16"), BFLOAT16)  # 16 bits: sums and rounding are in float32
 # Substitutes for the dtypes that plugrad lacks.
 _DTYPES |= {
-    TensorProto.BFLOAT16: np.dtype("float32"),
     TensorProto.STRING: np.dtype(object),
     TensorProto.INT4: np.dtype("int8"),
     TensorProto.UINT4: np.dtype("uint8"),
@@ -42,6 +55,22 @@ SUB_BYTE_BOUNDS: dict[int, tuple[int, int]] = {
 }
 
 
+# Floats of 8 and 4 bits, with the number of bits. Stored values become bfloat16, which
+# holds all of them exactly. plugrad does not round to these dtypes.
+NARROW_FLOATS: dict[int, int] = {
+    TensorProto.FLOAT8E4M3FN: 8,
+    TensorProto.FLOAT8E4M3FNUZ: 8,
+    TensorProto.FLOAT8E5M2: 8,
+    TensorProto.FLOAT8E5M2FNUZ: 8,
+    TensorProto.FLOAT4E2M1: 4,
+}
+
+
+def stored_dtype_of(elem_type: int) -> np.dtype[Any]:
+    """Return the plugrad dtype for values in a file, or raise TypeError."""
+    return BFLOAT16 if elem_type in NARROW_FLOATS else dtype_of(elem_type)
+
+
 def dtype_of(elem_type: int) -> np.dtype[Any]:
     """Return the plugrad dtype for an ONNX elem_type, or raise TypeError."""
     try:
@@ -51,6 +80,11 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
             f"plugrad has no dtype {type_name(elem_type)}: convert the model to "
             "float32 or int8"
         ) from None
+
+
+def is_floating(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is real and floating; NumPy does not know bfloat16."""
+    return dtype == BFLOAT16 or dtype.kind == "f"
 
 
 def domain_of(name: str) -> str:

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from plugrad.geometry import Windows
 from plugrad.plugin import Spec
 
+from ..dtypes import is_floating
 from .writer import Writer
 
 __all__ = ["EXPORTS"]
@@ -142,13 +143,13 @@ def _hypot(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 
 
 def _floor_divide(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
-    if y[0].dtype.kind == "f":
+    if is_floating(y[0].dtype):
         return w.emit("Floor", w.emit("Div", *x))
     return w.emit("Div", w.emit("Sub", x[0], w.emit("Mod", *x)), x[1])
 
 
 def _mod(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
-    if y[0].dtype.kind != "f":
+    if not is_floating(y[0].dtype):
         return w.emit("Mod", *x)
     return w.emit("Sub", x[0], w.emit("Mul", _floor_divide(w, x, a, y), x[1]))
 

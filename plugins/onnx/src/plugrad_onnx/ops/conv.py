@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
+from ..dtypes import is_floating
 from ..registry import Value, op
 from .linear import activated, activation_attrs
 from .windows import WINDOW, Ints, Window, extent, to_channels_first, to_channels_last
@@ -56,7 +57,7 @@ def conv(
     if n < 3 and group > 1 and group == x.shape[-1]:
         options |= activation_attrs(activation, slope)
         y = pg.fused.depthwise_conv2d(x, w, b, **options)
-    elif n < 3 and x.dtype.kind == "f":
+    elif n < 3 and is_floating(x.dtype):
         options |= activation_attrs(activation, slope)
         y = pg.fused.conv2d(x, w, b, groups=group, **options)
     else:

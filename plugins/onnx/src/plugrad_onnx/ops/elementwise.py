@@ -194,12 +194,7 @@ def cast_like(
 @op("BitCast", host=True)
 def bit_cast(x: Value, *, to: int, output_dtype: int = 0) -> Value:
     sizes = (np.dtype(x.dtype).itemsize, dtype_of(to).itemsize)
-    if (
-        sizes[0] != sizes[1]
-        or to in SUB_BYTE_BOUNDS
-        or output_dtype
-        or to == TensorProto.BFLOAT16
-    ):
+    if sizes[0] != sizes[1] or to in SUB_BYTE_BOUNDS or output_dtype:
         raise TypeError(f"BitCast: {x.dtype} and ONNX dtype {to} differ in bit width")
     if isinstance(x, np.ndarray):
         return x.view(dtype_of(to))

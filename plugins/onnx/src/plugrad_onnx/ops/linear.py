@@ -6,6 +6,7 @@ from typing import Any
 
 import plugrad as pg
 
+from ..dtypes import is_floating
 from ..registry import Value, op
 
 
@@ -52,7 +53,7 @@ def gemm(
 
 
 def _scaled(x: Value, factor: float) -> Value:
-    return x * (factor if x.dtype.kind == "f" else int(factor))
+    return x * (factor if is_floating(x.dtype) else int(factor))
 
 
 def activation_attrs(activation: str, slope: float) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import functools
 import numpy as np
 import plugrad as pg
 
+from ..dtypes import SUB_BYTE_BOUNDS
 from ..registry import Value, op
 from .elementwise import swish
 from .linear import dense
@@ -289,6 +290,65 @@ def unpacked_weights(
         return pg.matrix_transpose(pg.reshape(w, (N, -1))[:, :K])
     scales, zeros = (pg.take(v, groups, axis=1) for v in (scales, zeros))
     return pg.matrix_transpose((pg.reshape(values, (N, -1))[:, :K] - zeros) * scales)
+
+
+@microsoft("GatherBlockQuantized")
+def gather_block_quantized(
+    data: Value,
+    indices: Value,
+    scales: Value,
+    zeros: Value = None,
+    *,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+    block_size: int = 128,
+    bits: int = 4,
+    elem_type: int = 0,
+) -> Value:
+    """Gather slices of low-bit weights and return them as ``(code - zero) * scale``.
+
+    The reader sets ``elem_type`` if ``data`` has a dtype narrower than a byte; its
+    elements then occupy a byte each. Codes in uint8 are packed along the last axis.
+    """
+    rank = data.ndim
+    gather_axis, axis = gather_axis % rank, quantize_axis % rank
+    is_packed = data.dtype == np.uint8 and elem_type not in SUB_BYTE_BOUNDS
+    block_size = block_size or data.shape[axis]  # 0, for floats: a single block
+    if is_packed and (gather_axis, axis) != (0, rank - 1):
+        raise ValueError(
+            f"GatherBlockQuantized: with uint8 codes, gather_axis {gather_axis} must "
+            f"be 0 and quantize_axis {axis} the last axis, {rank - 1}"
+        )
+    bits = bits if is_packed else 0
+    if gather_axis == axis:
+        y = _from_blocks(data, scales, zeros, axis, block_size, bits)
+        return pg.take(y, indices, axis=axis)
+    data, scales = (pg.take(v, indices, axis=gather_axis) for v in (data, scales))
+    if zeros is not None:
+        zeros = pg.take(zeros, indices, axis=gather_axis)
+    axis += indices.ndim - 1 if axis > gather_axis else 0
+    return _from_blocks(data, scales, zeros, axis, block_size, bits)
+
+
+def _from_blocks(
+    codes: Value, scales: Value, zeros: Value, axis: int, block_size: int, bits: int
+) -> Value:
+    """Return low-bit weights in the dtype of ``scales``; bits=0: not packed."""
+    if bits:
+        codes = _unpacked(codes, bits)
+        if zeros is not None:
+            zeros = _unpacked(zeros, bits)[..., : scales.shape[-1]]
+    wide = pg.astype(codes, "float32")
+    by_block = [pg.astype(scales, "float32")]
+    if zeros is None:
+        wide = wide - float(1 << (bits - 1)) if bits else wide
+    else:
+        by_block.append(pg.astype(zeros, "float32"))
+    parts = [slice(None)] * axis + [slice(codes.shape[axis])]
+    step, *offset = [
+        pg.repeat(v, block_size, axis=axis)[tuple(parts)] for v in by_block
+    ]
+    return pg.astype((wide - offset[0] if offset else wide) * step, scales.dtype)
 
 
 def _unpacked(packed: Value, bits: int) -> Value:

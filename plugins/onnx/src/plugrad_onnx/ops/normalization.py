@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import plugrad as pg
 
-from ..dtypes import dtype_of
+from ..dtypes import HALVES, dtype_of
 from ..graph import Node
 from ..registry import Value, op
 
@@ -77,7 +76,7 @@ def group_normalization(
     stash_type: int = 1,
 ) -> Value:
     """Normalize groups of channels; scale and bias are per group or per channel."""
-    kind = pg.float32 if stash_type == 1 and x.dtype == np.float16 else x.dtype
+    kind = pg.float32 if stash_type == 1 and x.dtype in HALVES else x.dtype
     groups = pg.reshape(pg.astype(x, kind), (x.shape[0], num_groups, -1))
     mean, variance = pg.moments(groups, 2, keepdims=True)
     y = pg.reshape((groups - mean) * pg.rsqrt(variance + epsilon), x.shape)

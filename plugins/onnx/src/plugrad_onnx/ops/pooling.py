@@ -10,6 +10,7 @@ import numpy as np
 import plugrad as pg
 from plugrad import geometry
 
+from ..dtypes import is_floating
 from ..graph import Node
 from ..registry import Value, op
 from .shape import ints
@@ -72,7 +73,7 @@ def _max_pool_with_indices(
 ) -> tuple[Value, Value]:
     """Return the maxima and their indices in the flat, channels-first input."""
     sizes = x.shape[2:]
-    lowest = -math.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    lowest = -math.inf if is_floating(x.dtype) else int(np.iinfo(x.dtype).min)
     padded = pg.pad(x, [(0, 0), (0, 0), *windows.padding], constant_values=lowest)
     steps, counts = windows.strides, windows.out_shape[1:-1]
     candidates, indices = [], []

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
-from ..dtypes import dtype_of
+from ..dtypes import HALVES, dtype_of
 from ..registry import Value, op
 from .conv import conv, filter_of, window_options_2d
 from .elementwise import bounds
@@ -73,7 +73,7 @@ def quantize_linear(
     step = pg.astype(_broadcastable(scale, x, axis, block_size), x_wide.dtype)
     zero = None if zero is None else _broadcastable(zero, x, axis, block_size)
     y = x_wide / step
-    y = pg.astype(y, "float32") if y.dtype == np.float16 else y
+    y = pg.astype(y, "float32") if y.dtype in HALVES else y
     return _rounded(y, zero, elem_type, dtype_of(elem_type))
 
 
@@ -88,7 +88,7 @@ def dequantize_linear(
     output_dtype: int = 0,
 ) -> Value:
     kind = dtype_of(output_dtype) if output_dtype else scale.dtype
-    wide = pg.int32 if x.dtype == np.int32 or kind == np.float16 else pg.float32
+    wide = pg.int32 if x.dtype == np.int32 or kind in HALVES else pg.float32
     y = pg.astype(x, wide)
     if zero is not None:
         y = y - pg.astype(_broadcastable(zero, x, axis, block_size), wide)

@@ -9,6 +9,7 @@ import numpy as np
 import plugrad as pg
 from plugrad.importing import namespace
 
+from ..dtypes import is_floating
 from ..registry import Value, op
 from .shape import ints
 
@@ -45,7 +46,7 @@ def _prod(xp: Any, x: Value, axes: Ints | None, keep: bool) -> Value:
 
 
 def _mean(xp: Any, x: Value, axes: Ints | None, keep: bool) -> Value:
-    if x.dtype.kind == "f":
+    if is_floating(x.dtype):
         return xp.mean(x, axis=axes, keepdims=keep)
     total = xp.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
     return xp.astype(total // max(x.size // max(total.size, 1), 1), x.dtype)

@@ -26,7 +26,13 @@ from onnx import (
 from plugrad.importing import ModelError, ValueInfo, inputs_text
 
 from .. import registry
-from ..dtypes import SUB_BYTE_BOUNDS, domain_of, dtype_of
+from ..dtypes import (
+    NARROW_FLOATS,
+    SUB_BYTE_BOUNDS,
+    domain_of,
+    dtype_of,
+    is_floating,
+)
 from ..graph import Graph, Node, move_params_to_host
 from ..registry import Op
 from .functions import default_attributes, with_attributes
@@ -39,6 +45,11 @@ __all__ = ["Reader"]
 PREFIX_MAX_CHARS = 40  # length of the op name in the prefix of inlined names
 ITEM_BYTES = 40  # memory of an integer in a tuple
 MIN_OPSET = 6  # the oldest opset that can be read
+# Ops that need the ONNX dtype of an input: its position, and the name under which the
+# op gets it, if that is not "output_dtype".
+ELEM_TYPES_OF = {"QuantizeLinear": 2, "CastLike": 1, "BitCast": 0}
+ELEM_TYPES_OF |= {"GatherBlockQuantized": 0}
+ELEM_TYPE_NAMES = {"CastLike": "to", "GatherBlockQuantized": "elem_type"}
 Array = np.ndarray[Any, Any]
 
 
@@ -132,7 +143,7 @@ class Reader:
             if not name:
                 self.problems.append("an initializer has no name")
                 continue
-            self.add_array(name, values, graph, scope, param=values.dtype.kind == "f")
+            self.add_array(name, values, graph, scope, param=is_floating(values.dtype))
 
     def add_array(
         self, name: str, values: Array, graph: Graph, scope: Scope, *, param: bool
@@ -200,7 +211,7 @@ class Reader:
                 self.problems.append(f"{label}: {error}")
             if not name:
                 return
-            weights = values.dtype.kind == "f" and values.size > 1
+            weights = is_floating(values.dtype) and values.size > 1
             self.add_array(name, values, graph, scope, param=weights)
             return
         self.set_elem_type(row, proto, scope, attrs)
@@ -257,14 +268,15 @@ class Reader:
         self, row: Op, proto: NodeProto, scope: Scope, attrs: dict[str, Any]
     ) -> None:
         """Set the ONNX dtype if the array dtype is ambiguous: int4 arrays are int8."""
-        position = {"QuantizeLinear": 2, "CastLike": 1, "BitCast": 0}.get(row.name)
+        position = ELEM_TYPES_OF.get(row.name)
         if position is None or len(proto.input) <= position:
             return
         elem_type = self.types.get(
             scope.names.get(proto.input[position], ""), onnx.TypeProto()
         ).tensor_type.elem_type
-        if elem_type in SUB_BYTE_BOUNDS or row.name == "CastLike":
-            name = "to" if row.name == "CastLike" else "output_dtype"
+        is_narrow = elem_type in SUB_BYTE_BOUNDS or elem_type in NARROW_FLOATS
+        if is_narrow or row.name == "CastLike":
+            name = ELEM_TYPE_NAMES.get(row.name, "output_dtype")
             attrs.setdefault(name, elem_type)
 
     # --- functions ---------------------------------------------------------------
@@ -338,6 +350,8 @@ def node_problems(
 ) -> Iterator[str]:
     """Yield each mismatch between a node and the function or schema of its op."""
     count = len(proto.input)
+    while count > row.max_inputs and not proto.input[count - 1]:  # omitted at the end
+        count -= 1
     if not row.min_inputs <= count <= row.max_inputs:
         counts = inputs_text(row.min_inputs, row.max_inputs)
         yield f"{label}: takes {counts}, got {count}"

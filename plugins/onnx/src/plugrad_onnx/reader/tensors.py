@@ -16,14 +16,20 @@ import plugrad as pg
 from onnx import TensorProto, TypeProto, numpy_helper
 from plugrad.importing import ValueInfo
 
-from ..dtypes import MAX_EXPANDED_ELEMENTS, dtype_of
+from ..dtypes import (
+    BFLOAT16,
+    MAX_EXPANDED_ELEMENTS,
+    NARROW_FLOATS,
+    dtype_of,
+    stored_dtype_of,
+)
 
 __all__ = ["described", "to_array", "to_dense"]
 
 STRING_BYTES = 64  # memory of a short str in an array
 Array = np.ndarray[Any, Any]
 _BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
-_BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2, TensorProto.BFLOAT16: 16}
+_BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2} | NARROW_FLOATS
 
 
 def described(name: str, kind: TypeProto) -> ValueInfo:
@@ -59,7 +65,7 @@ def to_array(
     budget = pg.Budget() if budget is None else budget
     shape = tuple(tensor.dims)
     kind = tensor.data_type
-    dtype = dtype_of(kind)
+    dtype = stored_dtype_of(kind)
     if any(n < 0 for n in shape):
         raise ValueError(f"its shape {shape} has a negative size")
     count = math.prod(shape)
@@ -97,6 +103,8 @@ def to_array(
 
 def _copy_as(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return a copy of the values in a plugrad dtype."""
+    if dtype == BFLOAT16 and values.dtype != dtype:  # a narrower floating dtype
+        return values.astype(np.float32).astype(dtype)
     return np.array(values.astype(dtype) if values.dtype != dtype else values)
 
 
