@@ -153,6 +153,20 @@ def test_every_type_equals_numpy(kind, tmp_path):
     )
 
 
+def test_bfloat16_matrices_stay_bfloat16(backend, tmp_path):
+    made = tiny(tmp_path, kind=Kind.BF16)
+    model = load(made.path)
+    found = model.logits(TOKENS)
+    np.testing.assert_allclose(
+        found.numpy(), reference.logits(made, TOKENS), **TOLERANCE
+    )
+    step = [model.logits(TOKENS[:n]).numpy()[-1] for n in (1, 2)]
+    np.testing.assert_allclose(step, found.numpy()[:2], **TOLERANCE)
+    expected = "bfloat16" if backend in ("cpu", "wasm") else "float32"
+    matrices = model._active_params().matrices.values()
+    assert {w.values.dtype.name for w in matrices} == {expected}
+
+
 @pytest.mark.parametrize("name", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"])
 def test_k_quants_are_read_as_the_package_gguf_reads_them(name, tmp_path):
     """The package cannot write K-quants: blocks are random bytes with plain scales."""

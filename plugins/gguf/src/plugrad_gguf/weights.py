@@ -1,7 +1,7 @@
 """Stores weights in memory and multiplies by them.
 
-Only this module and ``packed`` know how a weight is stored: packed as in the file if
-plugrad can multiply by the packed form, else as float32.
+Only this module and ``packed`` know how a weight is stored: packed or in bfloat16, as
+in the file, if the backend can multiply by it, else as float32.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import gguf
 import numpy as np
 import plugrad as pg
+from plugrad.plugin import runtime
 
-from .packed import ENCODINGS, PackedWeight, can_pack, packed_bytes
+from .packed import PackedWeight, can_pack, is_packed_type, packed_bytes
 from .reader import Array, GgufFile, TensorInfo
 
 __all__ = ["Params", "Weight", "convert", "is_supported", "stored_bytes"]
@@ -30,7 +31,7 @@ class Weight:
     """A matrix ``[outputs, inputs]`` of a model.
 
     Attributes:
-        values: The elements.
+        values: The elements: float32 or bfloat16.
 
     """
 
@@ -39,7 +40,10 @@ class Weight:
     @classmethod
     def from_file(cls, info: TensorInfo) -> Weight:
         """Return a matrix of a file on the active backend."""
-        return cls(pg.asarray(convert(info)))
+        if not _is_read_in_bfloat16(info):
+            return cls(pg.asarray(convert(info)))
+        bits = info.data.view("<u2").astype(np.uint16)
+        return cls(pg.asarray(bits.view(pg.bfloat16).reshape(info.shape)))
 
     def product(self, x: pg.Tensor) -> pg.Tensor:
         """Return ``x @ w.T``, ``[..., outputs]``, for ``x`` of ``[..., inputs]``."""
@@ -47,7 +51,13 @@ class Weight:
 
     def rows(self, codes: pg.Tensor) -> pg.Tensor:
         """Return the rows with the given indices, ``[*codes.shape, inputs]``."""
-        return pg.take(self.values, codes, axis=0)
+        return pg.astype(pg.take(self.values, codes, axis=0), pg.float32)
+
+
+def _is_read_in_bfloat16(info: TensorInfo) -> bool:
+    """Return whether the active backend multiplies by a matrix as it is in the file."""
+    here = runtime(pg.get_backend())
+    return info.kind == gguf.GGMLQuantizationType.BF16 and "MixedMatMul" in here.kernels
 
 
 @dataclass(frozen=True)
@@ -103,9 +113,7 @@ def is_supported(kind: gguf.GGMLQuantizationType) -> bool:
 def stored_bytes(tensors: Iterable[TensorInfo]) -> int:
     """Return the memory in bytes that the tensors of a file need on a backend."""
     return sum(
-        packed_bytes(info)
-        if len(info.shape) == 2 and info.kind in ENCODINGS
-        else 4 * math.prod(info.shape)
+        packed_bytes(info) if is_packed_type(info) else 4 * math.prod(info.shape)
         for info in tensors
     )
 
