@@ -282,7 +282,7 @@ def test_a_tensor_outside_of_its_storage_is_refused(torch_names, start, shape, s
 
 def test_a_pickle_that_could_run_code_is_refused():
     file = io.BytesIO(pickle.dumps(print))
-    with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print is no part"):
+    with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print is not part"):
         efficientnet.TensorUnpickler(file).load()
 
 

@@ -20,21 +20,21 @@ ABANDONED_AFTER_S = 3600.0
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Iterator[Callable[[Path], bool]]:
+def writing(folder: Path) -> Iterator[Callable[[], bool]]:
     """Declare that this process writes into the folder during the ``with`` block.
 
     Writers share a lock on the folder. The system releases it when a process ends, even
     if the process crashes. Writers do not wait for each other.
 
     Yields:
-        A function that returns whether an unreferenced file has no writer. Call it only
-        after this process has written its own files. A file has no writer if no other
-        process holds the lock or, without locks, if the file is old.
+        A function that keeps other processes from starting to write until the end of
+        the block, and returns True; it returns False if another process is writing, or
+        without locks. Call it only after this process has written its own files.
 
     """
     handle = _lock_folder(folder)
     try:
-        yield lambda path: _is_only_writer(handle) or _is_abandoned(path)
+        yield lambda: _lock_others_out(handle)
     finally:
         if handle is not None:
             fcntl.flock(handle, fcntl.LOCK_UN)  # a child may have inherited the handle
@@ -54,7 +54,7 @@ def _lock_folder(folder: Path) -> int | None:
     return handle
 
 
-def _is_only_writer(handle: int | None) -> bool:
+def _lock_others_out(handle: int | None) -> bool:
     """Return whether this is the only writer; if so, keep others from starting."""
     if handle is None:
         return False
@@ -65,7 +65,8 @@ def _is_only_writer(handle: int | None) -> bool:
     return True
 
 
-def _is_abandoned(path: Path) -> bool:
+def is_abandoned(path: Path) -> bool:
+    """Return whether a file is so old that no process can still be writing it."""
     try:
         return time.time() - path.stat().st_mtime > ABANDONED_AFTER_S
     except FileNotFoundError:  # another process has removed it

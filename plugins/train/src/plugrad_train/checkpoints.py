@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import plugrad as pg
 
-from ._locks import writing
+from ._locks import is_abandoned, writing
 from ._trees import Tree, check_choice, check_integer, paths
 
 FORMAT = 1
@@ -184,10 +184,10 @@ class Checkpoints:
         body: dict[str, Any] = {"format": FORMAT, "step": step, "metrics": numbers}
         body |= {"rest": dict(rest or {})}
         body = self._budget("save").json(_to_json(body))  # the limits of restore apply
-        with writing(self.folder) as is_abandoned:
+        with writing(self.folder) as lock_others_out:
             self._write(step, tensors, body)
             self._remove_old(step)
-            self._remove_unused(is_abandoned)
+            self._remove_unused(are_complete=lock_others_out())
         return self.path(step)
 
     def _write(
@@ -346,8 +346,13 @@ class Checkpoints:
             if TENSORS.fullmatch(file):  # never a file outside of the folder
                 _remove(self.folder / file)
 
-    def _remove_unused(self, is_abandoned: Callable[[Path], bool]) -> None:
-        """Remove files that no checkpoint names and no process is writing."""
+    def _remove_unused(self, *, are_complete: bool) -> None:
+        """Remove files that no checkpoint names and no process is writing.
+
+        ``are_complete`` says that no process is writing. It must be known before the
+        checkpoints are read: otherwise, a process could write the tensors and then the
+        JSON file of a checkpoint in between, and its tensors would seem unused.
+        """
         used = set()
         damaged = set()
         for step in self.steps():
@@ -363,7 +368,7 @@ class Checkpoints:
                 unused = DRAFT.fullmatch(path.name) is not None
             else:
                 unused = path.name not in used and int(match[1]) not in damaged
-            if unused and is_abandoned(path):
+            if unused and (are_complete or is_abandoned(path)):
                 _remove(path)
 
 
