@@ -30,7 +30,7 @@ CONFIGS = {
     "llama": ("LlamaConfig", {}),
     "mistral": ("MistralConfig", {"sliding_window": None}),
     "qwen2": ("Qwen2Config", {}),
-    "phi3": ("Phi3Config", {}),
+    "qwen3": ("Qwen3Config", {"head_dim": 16}),
     "gemma": ("GemmaConfig", {"head_dim": 16}),
 }
 HEAD_SIZE = 16
