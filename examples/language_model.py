@@ -92,7 +92,8 @@ def logits_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
 
 def loss_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
     """Return the mean cross-entropy of the next characters of each row."""
-    logits = pg.astype(logits_of(params, codes[:, :-1], heads), pg.float32)
+    logits = logits_of(params, codes[:, :-1], heads)
+    logits = pg.astype(logits, pg.float32, copy=False)
     return pg.losses.sparse_softmax_cross_entropy(codes[:, 1:], logits)
 
 

@@ -1,5 +1,6 @@
 /* Products of a few float32 rows with a bfloat16 matrix. The matrix is read once, and is
    not converted in memory: that would take longer than the product. */
+#include "bfloat16.h"
 #include "gemm.h"
 
 typedef u16 Halves __attribute__((ext_vector_type(LANES)));
@@ -13,14 +14,6 @@ typedef struct {
 } Product;
 
 enum { MAX_ROWS = 4, OUTPUTS_AT_ONCE = 4, INPUTS_AT_ONCE = 8 };
-
-/* A bfloat16 number is the upper half of a float32 number. */
-INLINE f32 number_at(const u16 *p) {
-    u32 bits = (u32)*p << 16;
-    f32 x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 INLINE vec numbers_at(const u16 *p) {
     Halves halves;
@@ -59,7 +52,7 @@ INLINE void dot(const Product *s, u32 first, u32 count, u32 rows) {
         for (u32 c = 0; c < count; c++) {
             f32 sum = reduce_add(sums[r][c]);
             const f32 *x = s->x + (size_t)r * n;
-            for (u32 j = i; j < n; j++) sum += x[j] * number_at(w + (size_t)c * n + j);
+            for (u32 j = i; j < n; j++) sum += x[j] * from_bfloat16(w[(size_t)c * n + j]);
             s->y[(size_t)r * s->outputs + first + c] = sum;
         }
 }
@@ -92,7 +85,7 @@ INLINE void add_rows(const Product *s, const f32 *x, const u16 *w, f32 *y, u32 c
     }
     for (; j < width; j++)
         for (u32 i = 0; i < count; i++)
-            y[j] += x[i] * number_at(w + (size_t)i * s->outputs + j);
+            y[j] += x[i] * from_bfloat16(w[(size_t)i * s->outputs + j]);
 }
 
 static void sums(u32 begin, u32 end, void *ctx) {

@@ -1,5 +1,6 @@
 /* Casts. Common pairs of types have their own loops. The others are converted in blocks
    through the widest type of their kind: i64, which also represents u64, or f64. */
+#include "bfloat16.h"
 #include "elementwise.h"
 #include "loops.h"
 
@@ -11,14 +12,6 @@ UNARY(cast_f64_f32, f64, f32, GRAIN, (f32)a)
 UNARY(cast_i32_u8, i32, u8, GRAIN, (u8)a)
 UNARY(cast_i32_b8, i32, u8, GRAIN, a != 0)
 UNARY(cast_f32_b8, f32, u8, GRAIN, a != 0)
-
-/* A bfloat16 number is the upper half of a float32 number. */
-INLINE f32 from_bfloat16(u16 half) {
-    u32 bits = (u32)half << 16;
-    f32 x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* Returns x rounded to bfloat16: to nearest, ties to even. NaN stays NaN. */
 INLINE u16 to_bfloat16(f32 x) {

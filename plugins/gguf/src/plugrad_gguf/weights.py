@@ -51,7 +51,8 @@ class Weight:
 
     def rows(self, codes: pg.Tensor) -> pg.Tensor:
         """Return the rows with the given indices, ``[*codes.shape, inputs]``."""
-        return pg.astype(pg.take(self.values, codes, axis=0), pg.float32)
+        rows = pg.take(self.values, codes, axis=0)
+        return pg.astype(rows, pg.float32, copy=False)
 
 
 def _is_read_in_bfloat16(info: TensorInfo) -> bool:

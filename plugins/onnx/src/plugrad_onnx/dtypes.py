@@ -84,7 +84,7 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
 
 def is_floating(dtype: np.dtype[Any]) -> bool:
     """Return whether a dtype is real and floating; NumPy does not know bfloat16."""
-    return dtype == BFLOAT16 or dtype.kind == "f"
+    return pg.isdtype(dtype, "real floating")
 
 
 def domain_of(name: str) -> str:

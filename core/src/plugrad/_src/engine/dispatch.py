@@ -118,16 +118,18 @@ def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
     if backend is not None and context.quiet:
         function = backend.table.get(kernel.name)
         if function is not None:
-            if halves.has_bfloat16(inputs, attrs):
-                return _run(kernel, inputs, attrs)[0]
             natives = []
             for x in inputs:
+                if x is not None and x.dtype is BFLOAT16:
+                    return _run(kernel, inputs, attrs)[0]
                 if type(x) is Tensor and x._home is backend:
                     natives.append(x._data)
                 else:
                     natives.append(native(x, backend))
             if not natives:
                 natives.append(backend.runtime.arrays)
+            if any([value is BFLOAT16 for value in attrs.values()]):
+                return _run(kernel, inputs, attrs)[0]
             result = function(*natives, **attrs)
             if result is NotImplemented:
                 return declined(kernel, inputs, attrs)
@@ -217,7 +219,9 @@ def _run(
         run_of = kernel, backend, mask, len(inputs)
         plan = plan_of(overrides, scope, recording, *run_of)
         if plan is None:  # the parts are recorded
-            return _by_parts(kernel, inputs, attrs, backend)
+            is_half = halves.can_be_widened(kernel, inputs, attrs)
+            run_parts = _in_float32 if is_half else _decompose
+            return run_parts(kernel, inputs, attrs, backend)
     outputs = _compute(kernel, inputs, attrs, backend, implemented)
     if plan is not None:
         outer = recording[:-1]
@@ -249,18 +253,10 @@ def _compute(
         return outputs
     if not in_halves and kernel.decomposition is None:
         return _run_on_host_or_fallback(kernel, inputs, attrs, backend)
+    run_parts = _in_float32 if in_halves else _decompose
     with taping(()):  # the tapes record one node for it, not its parts
-        outputs = _by_parts(kernel, inputs, attrs, backend)
+        outputs = run_parts(kernel, inputs, attrs, backend)
     return tuple([alias(y) for y in outputs])
-
-
-def _by_parts(
-    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
-) -> Outputs:
-    """Run the kernels that replace a kernel; the tapes record them."""
-    if halves.can_be_widened(kernel, inputs, attrs):
-        return _in_float32(kernel, inputs, attrs, backend)
-    return _decompose(kernel, inputs, attrs, backend)
 
 
 # --- bfloat16 --------------------------------------------------------------------

@@ -77,9 +77,9 @@ def run_in_place(kernel: Kernel, x: Tensor, *inputs: Tensor) -> Tensor:
     backend: Any = x._home
     update = backend.in_place.get(kernel.name)
     is_plain = context.quiet and (context.backend or PROCESS.backend) is backend
-    if can_be_widened(kernel, (x, *inputs), {}) and is_widened(kernel, backend):
-        is_plain = False
     if update is None or not is_plain:
+        return run(kernel, x, *inputs)
+    if can_be_widened(kernel, (x, *inputs), {}) and is_widened(kernel, backend):
         return run(kernel, x, *inputs)
     natives = [native_on(y, backend) for y in inputs]
     held = [x._data]

@@ -181,16 +181,21 @@ def in_place(kernel: Callable[..., Any]) -> Callable[[F], F]:
     """
 
     def attach(function: F) -> F:
-        try:
-            kernel.in_place = function  # type: ignore[attr-defined]
-        except AttributeError:
-            raise TypeError(
-                f"in_place: {kernel!r} cannot have attributes; define a function that "
-                "calls it, and register that"
-            ) from None
+        _set_attribute("in_place", kernel, function)
         return function
 
     return attach
+
+
+def _set_attribute(name: str, kernel: Any, value: object) -> None:
+    """Set an attribute of a kernel function; ``name`` is also that of the decorator."""
+    try:
+        setattr(kernel, name, value)
+    except AttributeError:
+        raise TypeError(
+            f"{name}: {kernel!r} cannot have attributes; define a function that calls "
+            "it, and register that"
+        ) from None
 
 
 def takes_bfloat16(kernel: F) -> F:
@@ -223,13 +228,7 @@ def takes_bfloat16(kernel: F) -> F:
         ...     return x.transpose(perm)
 
     """
-    try:
-        kernel.takes_bfloat16 = True  # type: ignore[attr-defined]
-    except AttributeError:
-        raise TypeError(
-            f"takes_bfloat16: {kernel!r} cannot have attributes; define a function "
-            "that calls it, and register that"
-        ) from None
+    _set_attribute("takes_bfloat16", kernel, True)
     return kernel
 
 

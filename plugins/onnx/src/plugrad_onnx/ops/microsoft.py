@@ -18,6 +18,7 @@ from ..registry import Value, op
 from .elementwise import swish
 from .linear import dense
 from .normalization import by_root_mean_square
+from .quantized import dequantize_linear
 
 microsoft = functools.partial(op, domain="com.microsoft")
 
@@ -334,21 +335,12 @@ def _from_blocks(
     codes: Value, scales: Value, zeros: Value, axis: int, block_size: int, bits: int
 ) -> Value:
     """Return low-bit weights in the dtype of ``scales``; bits=0: not packed."""
-    if bits:
-        codes = _unpacked(codes, bits)
-        if zeros is not None:
-            zeros = _unpacked(zeros, bits)[..., : scales.shape[-1]]
-    wide = pg.astype(codes, "float32")
-    by_block = [pg.astype(scales, "float32")]
-    if zeros is None:
-        wide = wide - float(1 << (bits - 1)) if bits else wide
-    else:
-        by_block.append(pg.astype(zeros, "float32"))
-    parts = [slice(None)] * axis + [slice(codes.shape[axis])]
-    step, *offset = [
-        pg.repeat(v, block_size, axis=axis)[tuple(parts)] for v in by_block
-    ]
-    return pg.astype((wide - offset[0] if offset else wide) * step, scales.dtype)
+    if bits and zeros is None:
+        zeros = pg.full(scales.shape, 1 << (bits - 1), dtype=pg.int32)
+    elif bits:
+        zeros = _unpacked(zeros, bits)[..., : scales.shape[-1]]
+    codes = _unpacked(codes, bits) if bits else codes
+    return dequantize_linear(codes, scales, zeros, axis=axis, block_size=block_size)
 
 
 def _unpacked(packed: Value, bits: int) -> Value:

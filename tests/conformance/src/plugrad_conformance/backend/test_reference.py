@@ -27,27 +27,6 @@ TESTED_DTYPES = [
 ]
 RANDOM = ("Multinomial", "RandomUniform", "RandomUniformInt", "StatelessRandom")
 MAX_CASES = 3  # per kernel
-ERRORS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
-
-
-def recast(value: Any, dtype: str) -> Any:
-    """Cast the floating arrays, or the integer ones, among the inputs to ``dtype``."""
-    if isinstance(value, dict):
-        return {name: recast(x, dtype) for name, x in value.items()}
-    if isinstance(value, list):
-        return [recast(x, dtype) for x in value]
-    if isinstance(value, np.ndarray) and value.dtype == corpus_dtype(dtype):
-        with np.errstate(all="ignore"):
-            return value.astype(dtype)
-    return value
-
-
-def outcome(case: cases.Case, kernel: str) -> Any:
-    """Return the results as arrays, or the error that the case raises."""
-    try:
-        return [y.numpy() for y in judge.listed(judge.run(case, reach.KERNELS[kernel]))]
-    except ERRORS as error:
-        return error
 
 
 def without_int64(wanted: Any, backend: str) -> Any:
@@ -99,13 +78,14 @@ def test_it_agrees_with_cpu(kernel: str, dtype: str, backend: str) -> None:
     named_dtypes = [dtype, COMPLEX_WITH_PARTS[dtype]] if kernel == "Complex" else dtype
     compared = 0
     for case in first_cases(kernel):
-        recast_case = replace(case, inputs=recast(case.inputs, dtype))
+        recast_inputs = judge.recast(case.inputs, corpus_dtype(dtype), dtype)
+        recast_case = replace(case, inputs=recast_inputs)
         if np.dtype(corpus_dtype(dtype)) not in {x.dtype for x in case.given}:
             continue
         compared += 1
         with pg.use_backend("cpu"):
-            wanted = outcome(recast_case, kernel)
-        found = outcome(recast_case, kernel)
+            wanted = judge.outcome(recast_case, reach.KERNELS[kernel])
+        found = judge.outcome(recast_case, reach.KERNELS[kernel])
         if isinstance(found, Exception) and (
             reason := excuse(found, backend, named_dtypes)
         ):

@@ -58,6 +58,26 @@ def run(case: Case, row: Row, inputs: Any = None) -> Any:
     return row(given, **case.attrs)
 
 
+def recast(value: Any, old: Any, new: Any) -> Any:
+    """Return inputs with the arrays of one dtype cast to another."""
+    if isinstance(value, dict):
+        return {name: recast(x, old, new) for name, x in value.items()}
+    if isinstance(value, list):
+        return [recast(x, old, new) for x in value]
+    if isinstance(value, np.ndarray) and value.dtype == old:
+        with np.errstate(all="ignore"):
+            return value.astype(new)
+    return value
+
+
+def outcome(case: Case, row: Row) -> Any:
+    """Return the results as arrays, or the error that the case raises."""
+    try:
+        return [y.numpy() for y in listed(run(case, row))]
+    except OWN_ERRORS as error:
+        return error
+
+
 def listed(result: Any) -> list[pg.Tensor]:
     """Return the tensors of a result."""
     found = list(result) if isinstance(result, list | tuple) else [result]

@@ -19,7 +19,6 @@ from ..golden import cases, judge, reach
 
 BFLOAT16 = np.dtype(pg.bfloat16)
 FLOAT32 = np.dtype("float32")
-ERRORS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
 # Kernels whose results are random, or whose results float32 cannot stand for.
 LEFT_OUT = ("Bitcast", "Multinomial", "RandomUniform", "StatelessRandom")
 MAX_CASES = 3  # per kernel
@@ -155,32 +154,12 @@ def floating_cases(kernel: str) -> list[cases.Case]:
     ]
 
 
-def recast(value: Any, old: np.dtype[Any], new: np.dtype[Any]) -> Any:
-    """Return inputs, or attributes, with arrays of one dtype cast to another."""
-    if isinstance(value, dict):
-        return {name: recast(x, old, new) for name, x in value.items()}
-    if isinstance(value, list):
-        return [recast(x, old, new) for x in value]
-    if isinstance(value, np.ndarray) and value.dtype == old:
-        with np.errstate(all="ignore"):
-            return value.astype(new)
-    return value
-
-
-def outcome(case: cases.Case, kernel: str) -> Any:
-    """Return the results as arrays, or the error that the case raises."""
-    try:
-        return [y.numpy() for y in judge.listed(judge.run(case, reach.KERNELS[kernel]))]
-    except ERRORS as error:
-        return error
-
-
 def test_kernels_give_the_rounded_result_of_float32(kernel: str, backend: str) -> None:
     for case in floating_cases(kernel):
-        narrow = recast(case.inputs, FLOAT32, BFLOAT16)
-        wide = recast(narrow, BFLOAT16, FLOAT32)
-        found = outcome(replace(case, inputs=narrow), kernel)
-        wanted = outcome(replace(case, inputs=wide), kernel)
+        narrow = judge.recast(case.inputs, FLOAT32, BFLOAT16)
+        wide = judge.recast(narrow, BFLOAT16, FLOAT32)
+        found = judge.outcome(replace(case, inputs=narrow), reach.KERNELS[kernel])
+        wanted = judge.outcome(replace(case, inputs=wide), reach.KERNELS[kernel])
         if isinstance(found, Exception) and (reason := excuse(found, backend, kernel)):
             pytest.skip(reason)
         if isinstance(wanted, Exception) or isinstance(found, Exception):

@@ -112,11 +112,19 @@ def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
     return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
-def _is_mixed(a: TensorLike, b: TensorLike) -> bool:
-    """Return whether ``MixedMatMul`` computes the product: ``b`` is a matrix."""
-    if type(b) is not Tensor or b.dtype is not BFLOAT16 or len(b.shape) != 2:
-        return False
-    return type(a) is Tensor and a.dtype is FLOAT32
+def _factors_and_kernel(a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor, Kernel]:
+    """Return both arguments, promoted unless a kernel reads a bfloat16 matrix ``b``."""
+    a = a.value if type(a) is Variable else a
+    b = b.value if type(b) is Variable else b
+    if (
+        type(b) is Tensor
+        and b.dtype is BFLOAT16
+        and len(b.shape) == 2
+        and type(a) is Tensor
+        and a.dtype is FLOAT32
+    ):
+        return a, b, MIXED_MATMUL
+    return *factors("matmul", a, b), BATCH_MATMUL
 
 
 def _convert_to_preferred(
@@ -148,8 +156,8 @@ def matmul(
 
     A vector ``a`` is treated as a row and a vector ``b`` as a column, and the result
     lacks that axis. All axes before the last two broadcast. Integers wrap, and the sum
-    of no elements is 0. The product of float32 with a bfloat16 matrix is float32, and
-    cpu and wasm read the matrix without converting it in memory.
+    of no elements is 0. The product of float32 with a bfloat16 matrix is float32; for
+    up to 4 rows, cpu and wasm read the matrix without converting it in memory.
 
     Args:
         a: ``[..., i, k]`` or ``[k]``.
@@ -177,17 +185,10 @@ def matmul(
         Tensor([[20000]], dtype=int32, backend='cpu')
 
     """
-    kernel = BATCH_MATMUL
-    a = a.value if type(a) is Variable else a
-    b = b.value if type(b) is Variable else b
-    if preferred_element_type is not None:
-        a, b, kernel = _convert_to_preferred(a, b, preferred_element_type)
-    elif _is_mixed(a, b):
-        kernel = MIXED_MATMUL
+    if preferred_element_type is None:
+        a, b, kernel = _factors_and_kernel(a, b)
     else:
-        a, b = factors("matmul", a, b)
-    assert isinstance(a, Tensor)
-    assert isinstance(b, Tensor)
+        a, b, kernel = _convert_to_preferred(a, b, preferred_element_type)
     if transpose_a is not False or transpose_b is not False:
         transpose_a = flag("matmul", "transpose_a", transpose_a)
         transpose_b = flag("matmul", "transpose_b", transpose_b)
