@@ -221,6 +221,35 @@ def test_activations_pass_their_relevance_on(backend):
         )
 
 
+ZERO_AT_ZERO = [
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "erf",
+    "erfinv",
+    "expm1",
+    "gelu",
+    "hard_swish",
+    "log1p",
+    "mish",
+    "silu",
+    "sin",
+    "sinh",
+    "softsign",
+    "tan",
+    "tanh",
+]
+
+
+@pytest.mark.parametrize("name", ZERO_AT_ZERO)
+def test_the_identity_rule_is_the_derivative_at_zero(name, backend):
+    op = getattr(pg, name)
+    found = relevance(lambda x: op(x - 2.0), np.full((1, 1), 2.0, "f"), target=None)
+    slope = pg.grad(op)(pg.asarray(0.0)).item()
+    np.testing.assert_allclose(found, 2.0 * slope, rtol=1e-6)
+
+
 def test_hard_sigmoids_of_any_slope_pass_their_relevance_on(backend):
     for alpha, beta in ((1 / 6, 0.5), (0.2, 0.5), (0.25, 0.4)):
         f = lambda x, a=alpha, b=beta: pg.hard_sigmoid(x, alpha=a, beta=b)

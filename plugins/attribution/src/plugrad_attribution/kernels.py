@@ -12,6 +12,7 @@ softmax; the kernels for which there is no rule.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -153,6 +154,27 @@ IDENTITY_RULE_KERNELS = (
 )
 # Element-wise ops that run several kernels.
 IDENTITY_RULE_OPS = (pg.silu, pg.hard_swish, pg.log_sigmoid)
+# The derivatives at 0 of the smooth functions with g(0) = 0.
+SLOPES: dict[str | Callable[..., Tensor], float] = {
+    "Asin": 1.0,
+    "Asinh": 1.0,
+    "Atan": 1.0,
+    "Atanh": 1.0,
+    "Erf": 2 / math.sqrt(math.pi),
+    "Erfinv": math.sqrt(math.pi) / 2,
+    "Expm1": 1.0,
+    "Gelu": 0.5,
+    "GeluTanh": 0.5,
+    "Log1p": 1.0,
+    "Mish": 0.6,
+    "Sin": 1.0,
+    "Sinh": 1.0,
+    "Softsign": 1.0,
+    "Tan": 1.0,
+    "Tanh": 1.0,
+    pg.hard_swish: 0.5,
+    pg.silu: 0.5,
+}
 TINY = 1e-9  # closer to 0 than this, the identity rule uses the plain gradient
 
 
@@ -164,6 +186,20 @@ def identity_rule(
     return pg.where(is_small, original(dy), dy * y / pg.where(is_small, 1.0, x))
 
 
+def identity_rule_with_slope(slope: float) -> Callable[..., Tensor]:
+    """Return the identity rule for functions with ``g(0) = 0`` and ``g'(0) = slope``.
+
+    It computes the same as ``identity_rule``, without the plain gradient of all
+    elements.
+    """
+
+    def rule(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        is_small = pg.abs(x) < TINY
+        return dy * pg.where(is_small, slope, y / pg.where(is_small, 1.0, x))
+
+    return rule
+
+
 def identity_rules() -> Table:
     """Return the identity rule for all element-wise functions."""
     found: Table = {}
@@ -171,7 +207,9 @@ def identity_rules() -> Table:
     for name in IDENTITY_RULE_KERNELS:
         found[name] = {contracts[name].inputs[0]: _identity_rule_for(contracts[name])}
     for op in IDENTITY_RULE_OPS:
-        found[op] = {"x": identity_rule}
+        has_slope = op in SLOPES
+        rule = identity_rule_with_slope(SLOPES[op]) if has_slope else identity_rule
+        found[op] = {"x": rule}
     found[hard_sigmoid()] = {"x": identity_rule}
     return found
 
@@ -193,8 +231,10 @@ def hard_sigmoid() -> plugin.Pattern:
 def _identity_rule_for(kernel: plugin.Kernel) -> Callable[..., Tensor]:
     """Return the identity rule with the parameter names of a kernel."""
     x, y = kernel.inputs[0], kernel.outputs[0]
-    if (x, y) == ("x", "y"):
-        return identity_rule
+    slope = SLOPES.get(kernel.name)
+    if slope is not None:
+        rule = identity_rule_with_slope(slope)
+        return named(lambda dy, **given: rule(dy, given[x], given[y]), ["dy", x, y])
     call = lambda dy, **given: identity_rule(dy, given[x], given[y], given["original"])
     return named(call, ["dy", x, y, "original"])
 

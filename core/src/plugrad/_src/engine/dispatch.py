@@ -231,7 +231,7 @@ def _run(
             record(recording[-1:], *node, others)
         else:
             record(recording, *node)
-        if overrides is not None and overrides.wholes:
+        if overrides is not None and kernel.name in overrides.parts:
             run = Made(kernel, inputs, attrs, outputs, scope)
             note_run(overrides, recording, backend, run)
     return outputs

@@ -23,6 +23,7 @@ from .layers import Override, OverrideLayer, Overrides
 from .matching import Match, matches
 from .sites import Where
 from .tape import (
+    ATTRIBUTE,
     Node,
     Tape,
     TapePlan,
@@ -237,7 +238,7 @@ def _record_whole(
     if plan is None:
         return False  # no rule applies at this place
     last = runs[-1]
-    attrs = _attributes_of_parts(kernel, form, runs, match.constants)
+    attrs = _attributes_of_parts(plan, form, runs, match.constants)
     node = Node(
         plan,
         backend,
@@ -253,12 +254,20 @@ def _record_whole(
 
 
 def _attributes_of_parts(
-    kernel: Kernel, form: Form, runs: list[Made], constants: Mapping[int, Tensor]
+    plan: TapePlan, form: Form, runs: list[Made], constants: Mapping[int, Tensor]
 ) -> dict[str, Any]:
-    """Return the attributes of a whole: those of its parts, and how to run them."""
-    found: dict[str, Any] = dict.fromkeys(kernel.attrs)
+    """Return the attributes of a whole that a plan saves.
+
+    These are attributes of its parts, and ``PARTS``, which tells how to run them.
+    """
+    found: dict[str, Any] = {}
+    for kind, name in plan.others:
+        if kind == ATTRIBUTE:
+            found[name] = None
     for run in runs:
-        found |= {name: run.attrs[name] for name in run.attrs if name in found}
+        found.update([pair for pair in run.attrs.items() if pair[0] in found])
+    if PARTS not in found:
+        return found
     found[PARTS] = tuple(
         [
             (run.kernel, run.again, part.inputs, run.attrs, constants)

@@ -8,7 +8,7 @@ these.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -134,6 +134,13 @@ class Overrides:
         wholes = [whole for layer in self.layers for whole in layer.wholes]
         forms = [form for whole in wholes for form in whole.forms]
         return {part.kernel for form in forms for part in form.parts[:-1]}
+
+    @functools.cached_property
+    def parts(self) -> Collection[str]:
+        """The kernels of all parts of patterns."""
+        wholes = [whole for layer in self.layers for whole in layer.wholes]
+        forms = [form for whole in wholes for form in whole.forms]
+        return {part.kernel for form in forms for part in form.parts}
 
     def without(self, kernel: str) -> Overrides:
         """Return these overrides without the pattern of this name, from a cache."""

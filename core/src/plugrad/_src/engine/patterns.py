@@ -244,7 +244,7 @@ def traced(
     """Return the form that a function has for some operands, and its runs."""
     tape = Tape()
     noting = Overrides(())
-    noting.__dict__.update(wholes={"": []}, noted=_Everything())
+    noting.__dict__.update(noted=_Everything(), parts=_Everything())
     backend: Any = dispatch.active()
     while backend.depth:  # inside vmap
         backend = backend.base

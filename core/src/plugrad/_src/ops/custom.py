@@ -171,7 +171,7 @@ def _report_call(
     """Report a call to the pattern overrides, whose patterns may contain it."""
     context = current()
     overrides = context.overrides
-    if overrides is not None and overrides.wholes:
+    if overrides is not None and overrides.parts:
         kernel = _kernel_of(getattr(f, "__module__", None) or "", name, len(inputs))
         run = Made(kernel, inputs, {}, outputs, context.scope, again)
         note_run(overrides, recording, dispatch.active(), run)
