@@ -52,6 +52,15 @@ CASES = {
     "double": lambda: [pg.matmul(*(draw(37, 37, dtype="float64") for _ in "ab"))],
     "integers": lambda: [pg.matmul(*(draw(37, 37, dtype="int32") for _ in "ab"))],
     "complex": lambda: [pg.matmul(*(draw(19, 19, dtype="complex64") for _ in "ab"))],
+    "bfloat16, one row": lambda: [
+        pg.matmul(draw(1, 700), draw(700, 132, dtype=pg.bfloat16))
+    ],
+    "bfloat16, dots": lambda: [
+        pg.matmul(draw(3, 128), draw(45, 128, dtype=pg.bfloat16), transpose_b=True)
+    ],
+    "bfloat16, many rows": lambda: [
+        pg.matmul(draw(67, 130), draw(130, 45, dtype=pg.bfloat16))
+    ],
     "conv2d": lambda: convolved((2, 9, 11, 5), (3, 3, 5, 18), pad="same"),
     "strides": lambda: convolved((1, 12, 9, 4), (3, 2, 4, 7), strides=(3, 2), pad=1),
     "dilations": lambda: convolved((1, 12, 9, 4), (3, 2, 4, 7), dilations=(1, 3)),

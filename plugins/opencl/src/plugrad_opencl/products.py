@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import plugrad
 
 from . import source
 from .arrays import ClArray, ClArrays, DType, Shape, empty
@@ -20,6 +21,7 @@ from .reductions import along
 from .runtime import Device, Launch
 from .source import width as width
 
+BFLOAT16: DType = plugrad.bfloat16
 PANEL_COLUMNS = 16  # columns of b that are adjacent in memory
 GROUP_TILES = 16  # tiles of a that consecutive items share, so that they stay cached
 SUM_MAX_ELEMENTS = 1 << 14  # elements per sum; longer sums would lose precision
@@ -117,7 +119,7 @@ def product(
     bias, activation, alpha = finish or Finish()
     tables = a.rows is not None
     launch = _gemm(device, dtype, tables, bias is not None, activation)
-    b, b_panel = _panels(b, z, m, n, k)
+    b, b_panel = _panels(b, dtype, z, m, n, k)
     optional = [(x or y).buffer for x in (a.rows, a.steps, bias)]  # y is not read
     numbers = (m, n, k, parts, a.batch, a.row, a.step, b.batch, b_panel, b.row)
     steps = (y.size // parts, y_batch or m * n, y_row or n)
@@ -132,13 +134,13 @@ def thin(
     """Return a product with few rows on a CPU.
 
     Either the rows of ``b`` are contiguous, or both the columns of ``b`` and the rows
-    of ``a``.
+    of ``a``. If ``b`` is bfloat16, ``a`` is float32.
     """
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
     y = empty(device, shape, dtype)
     strip = 8 * width(dtype)
-    launch = _thin(device, dtype, b.step != 1, strip)
+    launch = _thin(device, dtype, b.x.dtype == BFLOAT16, b.step != 1, strip)
     steps = (a.batch, a.row, a.step, b.batch, b.row, b.step)
     items = z * m * -(-n // strip)
     buffers = (a.x.buffer, b.x.buffer, y.buffer)
@@ -163,21 +165,25 @@ def _rows(dtype: DType) -> int:
     return {8: 6, 4: 3, 1: 1}[width(dtype)]
 
 
-def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
+def _panels(
+    b: Matrix, dtype: DType, z: int, m: int, n: int, k: int
+) -> tuple[Matrix, int]:
     """Return the right matrix in panels of 16 columns, and the stride of panels.
 
     The matrix is packed, unless it is small and its rows consist of whole panels.
+    Packing converts bfloat16 to ``dtype``, which is float32.
     """
     device = b.x.device
-    simple = b.rows is None and b.step == 1
+    simple = b.rows is None and b.step == 1 and b.x.dtype == dtype
     small = n * k <= PACK_MIN_ELEMENTS or m < 64
     if simple and small and n % PANEL_COLUMNS == 0:
         return b, PANEL_COLUMNS
     panels = -(-n // PANEL_COLUMNS)
     count = z if b.batch else 1
-    packed = empty(device, (count, panels, k, PANEL_COLUMNS), b.x.dtype)
+    packed = empty(device, (count, panels, k, PANEL_COLUMNS), dtype)
     cuts = max(1, min(2 * device.units // (count * panels), k // 64))
-    launch = _pack(device, b.x.dtype, b.rows is not None, cuts)
+    is_half = b.x.dtype == BFLOAT16
+    launch = _pack(device, dtype, is_half, b.rows is not None, cuts)
     table = b.rows.buffer if b.rows else packed.buffer
     steps = (count, n, k, b.batch, b.row, b.step)
     launch(packed.size, count * panels * cuts, b.x.buffer, packed.buffer, table, *steps)
@@ -216,15 +222,25 @@ def formulae(dtype: DType, activation: str = "linear") -> dict[str, str]:
     }
 
 
+def reading(is_half: bool) -> dict[str, Any]:
+    """Return C code that reads the right matrix: bfloat16, or what the left one is."""
+    return {"HALF": is_half, "reading": source.text("half")}
+
+
 @functools.cache
-def _thin(device: Device, dtype: DType, dots: bool, strip: int) -> Launch:
-    values = {"DOTS": dots, "STRIP": strip, **formulae(dtype)}
+def _thin(
+    device: Device, dtype: DType, is_half: bool, dots: bool, strip: int
+) -> Launch:
+    values = {"DOTS": dots, "STRIP": strip, **formulae(dtype), **reading(is_half)}
     return source.kernel(device, "matmul", width=width(dtype), **values)
 
 
 @functools.cache
-def _pack(device: Device, dtype: DType, tables: bool, cuts: int) -> Launch:
+def _pack(
+    device: Device, dtype: DType, is_half: bool, tables: bool, cuts: int
+) -> Launch:
     values = {"TABLES": tables, "CUTS": cuts, "type": source.C[dtype]}
+    values |= reading(is_half)
     return source.kernel(
         device, "pack", width=width(dtype), COLUMNS=PANEL_COLUMNS, **values
     )

@@ -55,7 +55,8 @@ def by_shape(
             found = known[key] = Recorded(xs[0].device, partial(kernel, **attrs))
         return found(*xs)
 
-    vars(call).update(kernel=kernel, known=known)
+    marks = vars(kernel)  # such as that of plugin.takes_bfloat16
+    vars(call).update(marks, kernel=kernel, known=known)
     return call
 
 

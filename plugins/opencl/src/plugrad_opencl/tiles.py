@@ -37,7 +37,7 @@ from plugrad.plugin import get_precision
 
 from . import source
 from .arrays import ClArray, ClArrays, DType, Shape, empty
-from .products import Finish, Image, Matrix, added, formulae
+from .products import BFLOAT16, Finish, Image, Matrix, added, formulae, reading
 from .runtime import Device, Launch
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -258,7 +258,8 @@ def thin(
     y = empty(device, (parts, math.prod(shape)), dtype)
     bias, activation, alpha = finish or Finish()
     flags = (dots, vector, rows_contiguous and vector == 4, bias is not None)
-    launch = _thin(device, dtype, m, flags, activation, items)
+    is_half = b.x.dtype == BFLOAT16
+    launch = _thin(device, dtype, is_half, m, flags, activation, items)
     launch(
         z * m * n * k,
         groups * parts * items,
@@ -281,13 +282,14 @@ def _thin_parts(device: Device, groups: int, group_bytes: int) -> int:
 def _thin(
     device: Device,
     dtype: DType,
+    is_half: bool,
     rows: int,
     flags: tuple[bool, int, bool, bool],
     activation: str,
     items: int,
 ) -> Launch:
     dots, vector, rows_contiguous, bias = flags
-    values: dict[str, Any] = formulae(dtype, activation)
+    values = formulae(dtype, activation) | reading(is_half)
     return source.kernel(
         device,
         "thin",

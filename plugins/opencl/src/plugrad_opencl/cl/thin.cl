@@ -7,6 +7,8 @@
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
+typedef $vector Four;
+$reading
 $functions
 static inline S product(S a, S b, S sum) { return $product; }
 static inline S finish(S y, $real alpha) { return $finish; }
@@ -17,16 +19,18 @@ static inline S finish(S y, $real alpha) { return $finish; }
 #define LEVEL 64  // steps that are added up before they are added to the total
 #define STRIDE (DOTS ? LANES * WIDE : LINES)  // along k, from one step to the next
 
-static inline void load(__global const S *restrict from, S *restrict to) {
-#if WIDE == 4
-  const $vector four = *(__global const $vector *)from;
+static inline void split(Four four, S *restrict to) {
   to[0] = four.s0, to[1] = four.s1, to[2] = four.s2, to[3] = four.s3;
+}
+static inline void load(__global const B *restrict from, S *restrict to) {
+#if WIDE == 4
+  split(READ4(from), to);
 #else
-  to[0] = from[0];
+  to[0] = READ1(from);
 #endif
 }
 
-__kernel GROUPED void thin(__global const S *restrict a, __global const S *restrict b,
+__kernel GROUPED void thin(__global const S *restrict a, __global const B *restrict b,
                            __global S *restrict y, __global const S *restrict bias, long n,
                            long k, long parts, long a_batch, long a_row, long a_step,
                            long b_batch, long b_row, long b_step, long y_part,
@@ -58,7 +62,7 @@ __kernel GROUPED void thin(__global const S *restrict a, __global const S *restr
         EACH(int i = 0; i < M; i++) {
           S x[WIDE];
 #if DOTS && ROWS_CONTIGUOUS
-          load(a + i * a_row + l, x);
+          split(*(__global const Four *)(a + i * a_row + l), x);
 #elif DOTS
           EACH(int v = 0; v < WIDE; v++) x[v] = a[i * a_row + (l + v) * a_step];
 #else

@@ -1,13 +1,13 @@
 """Kernels by family, under the same file names as the ops of the core."""
 
-from plugrad.plugin import KernelTable, takes_bfloat16
+from plugrad.plugin import KernelTable
 
 from ..recorded import by_shape
 
 # Kernels whose Python code takes longer than a launch are recorded. This list omits
 # kernels that only return views, and element-wise kernels, which have a shortcut.
 _PRODUCTS = (  # recorded separately for each precision
-    "BatchMatMul _FusedMatMul",
+    "BatchMatMul MixedMatMul _FusedMatMul",
     "Conv2D Conv2DBackpropFilter Conv2DBackpropInput FusedConv2D",
     "Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2",
 )
@@ -29,5 +29,3 @@ for _name in " ".join(_PRODUCTS).split():
     KERNELS[_name] = by_shape(KERNELS[_name], by_precision=True)
 for _name in " ".join(_OTHERS).split():
     KERNELS[_name] = by_shape(KERNELS[_name])
-for _name in ["BroadcastTo", "Concat", "Pack", "Transpose"]:
-    takes_bfloat16(KERNELS[_name])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from plugrad.geometry import broadcast
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
 from .. import tiles
 from ..arrays import ClArray, Shape, filled
 from ..multiply import product
-from ..products import Finish, Matrix, thin
+from ..products import BFLOAT16, Finish, Matrix, thin
+from .creation import FLOAT32, cast
 from .shape import broadcast_to, transpose
 
 kernels = KernelTable()
@@ -20,6 +22,7 @@ MEMORY_BOUND_ROWS = 4
 
 
 @kernels("BatchMatMul")
+@takes_bfloat16
 def batch_matmul(
     a: ClArray,
     b: ClArray,
@@ -27,8 +30,13 @@ def batch_matmul(
     transpose_a: bool,
     transpose_b: bool,
     finish: Finish | None = None,
-) -> ClArray:
+) -> Any:
     """Multiply; transposes are strides, and irregular batches are copied."""
+    if a.dtype == BFLOAT16:
+        wide = cast(a, dtype=FLOAT32)
+        flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        y = mixed_matmul(wide, b, **flags)
+        return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
     batch = broadcast("matmul", a.shape[:-2], b.shape[:-2])
     m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
     rows, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
@@ -52,6 +60,20 @@ def batch_matmul(
     if finish is None and (n == 1 or m <= MEMORY_BOUND_ROWS):
         return _thin(shape, sizes, left, right)
     return product(shape, sizes, left, right, finish=finish)
+
+
+@kernels("MixedMatMul")
+@takes_bfloat16
+def mixed_matmul(
+    a: ClArray, b: ClArray, *, transpose_a: bool, transpose_b: bool
+) -> Any:
+    """Multiply by a bfloat16 matrix, which is converted where it is read or packed."""
+    outputs = b.shape[-2 if transpose_b else -1]
+    rows = math.prod(a.shape) // max(a.shape[-1], 1)
+    most = tiles.THIN_MAX_ROWS if a.device.style == "gpu" else rows
+    if transpose_a or outputs == 1 or len(b.shape) > 2 or rows > most:
+        return NotImplemented
+    return batch_matmul(a, b, transpose_a=False, transpose_b=transpose_b)
 
 
 def _on_gpu(

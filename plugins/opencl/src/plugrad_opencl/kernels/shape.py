@@ -30,6 +30,7 @@ def expand_dims(input: ClArray, *, axis: int) -> ClArray:
 
 
 @kernels("BroadcastTo")
+@takes_bfloat16
 def broadcast_to(x: ClArray, *, shape: Shape) -> ClArray:
     """Copy with a step of 0 along repeated axes."""
     return move(x, tuple(shape), broadcast_strides(x.shape, len(shape)))
@@ -49,6 +50,7 @@ def tile(x: ClArray, *, repetitions: Shape) -> ClArray:
 
 
 @kernels("Concat")
+@takes_bfloat16
 def concat(*xs: ClArray, axis: int) -> ClArray:
     """Copy the inputs one after the other."""
     around(xs[0], axis)
@@ -66,6 +68,7 @@ def concat(*xs: ClArray, axis: int) -> ClArray:
 
 
 @kernels("Pack")
+@takes_bfloat16
 def pack(*xs: ClArray, axis: int) -> ClArray:
     """Join along a new axis."""
     return concat(*[expand_dims(x, axis=axis) for x in xs], axis=axis)
@@ -99,6 +102,7 @@ def unpack(value: ClArray, *, axis: int) -> tuple[ClArray, ...]:
 
 
 @kernels("Transpose")
+@takes_bfloat16
 def transpose(x: ClArray, *, axes: Shape) -> ClArray:
     """Copy with the axes in another order."""
     order = contiguous_strides(x.shape)

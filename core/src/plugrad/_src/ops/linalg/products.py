@@ -157,7 +157,7 @@ def matmul(
     A vector ``a`` is treated as a row and a vector ``b`` as a column, and the result
     lacks that axis. All axes before the last two broadcast. Integers wrap, and the sum
     of no elements is 0. The product of float32 with a bfloat16 matrix is float32; for
-    up to 4 rows, cpu and wasm read the matrix without converting it in memory.
+    up to 4 rows, cpu, wasm and opencl read the matrix without converting it in memory.
 
     Args:
         a: ``[..., i, k]`` or ``[k]``.
