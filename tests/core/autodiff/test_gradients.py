@@ -53,6 +53,14 @@ def test_nested_arguments_and_integers(backend):
         pg.grad(pg.sum)(pg.asarray([1, 2]))
 
 
+def test_the_gradient_of_an_empty_tree_is_empty(backend):
+    f = lambda parameters, x: pg.sum(x * x)
+    value, gradient = pg.value_and_grad(f)({"layers": []}, pg.asarray([3.0]))
+    assert (value.item(), gradient) == (9.0, {"layers": []})
+    with pytest.raises(TypeError, match="got nothing"):
+        pg.grads(lambda: pg.asarray(1.0))()
+
+
 def test_a_result_that_does_not_depend_on_a_source_gives_zeros(backend):
     _, dy = pg.grads(lambda x, y: pg.sum(x))(pg.asarray([1.0]), pg.asarray([2.0]))
     assert dy.tolist() == [0.0]

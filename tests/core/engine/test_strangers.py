@@ -113,3 +113,58 @@ def test_arrays_of_two_namespaces_cannot_be_mixed(name, backend):
 def test_numpy_arrays_are_accepted(backend):
     for name in ("add", "+", "concat", "stack", "where", "matmul"):
         assert isinstance(MIXED[name](pg.ones(2), np.ones(2, "f4")), pg.Tensor)
+
+
+# --- classes with operators of their own -------------------------------------------
+
+
+class Symbol:
+    """An operand that has no values, such as a KerasTensor."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __array__(self, dtype=None, copy=None):
+        raise ValueError("a symbol has no values")
+
+    def __radd__(self, other):
+        return Symbol(f"{other.tolist()} + {self.text}")
+
+    def __rmatmul__(self, other):
+        return Symbol(f"{other.tolist()} @ {self.text}")
+
+    def __gt__(self, other):
+        return Symbol(f"{self.text} > {other.tolist()}")
+
+
+def test_another_class_may_have_the_reflected_operator(backend):
+    x, s = pg.asarray([1.0]), Symbol("s")
+    assert (x + s).text == "[1.0] + s"
+    assert (x @ s).text == "[1.0] @ s"
+    assert (x < s).text == "s > [1.0]"
+    with pytest.raises(ValueError, match="a symbol has no values"):
+        x - s
+    with pytest.raises(ValueError, match="a symbol has no values"):
+        pg.add(x, s)
+    with pytest.raises(TypeError, match="asarray: cannot make a tensor of object"):
+        x < object()  # noqa: B015
+
+
+class Holder:
+    """A holder of a tensor that is not a plugrad.Variable."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __plugrad_tensor__(self):
+        return self.value
+
+
+def test_objects_may_give_the_tensor_that_they_hold(backend):
+    def f(x):
+        held = Holder(x)
+        return pg.sum(held.value * held + pg.stack([held, 1.0]) + pg.asarray([held, 2]))
+
+    assert pg.grad(f)(pg.asarray(3.0)).item() == 14.0
+    half = pg.asarray(Holder(pg.asarray([1.5])), dtype="int32")
+    assert (half.dtype, half.tolist()) == (pg.int32, [1])

@@ -501,7 +501,8 @@ def _forward(
         source = dispatch.tracked_alias(x)  # a captured x is a constant, not this input
         sources.append(source)
         wanted.append(tape.watch_own(source) if dtype_kind(x.dtype) in "fc" else None)
-    if not tape.tracked:
+    is_empty = bool(xs) and not leaves  # such as a list without tensors
+    if not (tape.tracked or is_empty):
         kinds = ", ".join(str(x.dtype) for x in leaves) or "nothing"
         error = TypeError(
             "grad: expected at least one floating tensor among the arguments, got "
@@ -511,7 +512,7 @@ def _forward(
     value = context.call((*context.tapes(), tape), f, build(sources))
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
     found = [y._tape_id if type(y) is Tensor else refuse_non_tensor(y) for y in outputs]
-    if tape.tracked.isdisjoint(found):
+    if tape.tracked.isdisjoint(found) and not is_empty:
         warn_if_lost(inner or f, xs, tape)
     return new(_Forward, (value, outputs, structure, tape, wanted, build))
 

@@ -6,6 +6,7 @@ Ops become methods directly, without a wrapper. The reflected operators (such as
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -61,6 +62,31 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
     return permute_dims(x, order[0])
 
 
+# Operands that plugrad converts, or refuses with an error of its own.
+OPERANDS = (*COMPARABLE, np.ndarray, str, bytes)
+
+
+def _deferring(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the operator ``name`` for ``op``, which other classes may implement.
+
+    If ``op`` raises an error, and the second argument is an object of another library
+    whose class has the reflected operator, the result is ``NotImplemented``, so that
+    Python calls that operator.
+    """
+    reflected = REFLECTED.get(name, f"__r{name.strip('_')}__")
+
+    def operator(a: Any, b: Any, /) -> Any:
+        try:
+            return op(a, b)
+        except (TypeError, ValueError):
+            own = getattr(type(b), reflected, None)
+            if isinstance(b, OPERANDS) or own is getattr(object, reflected, None):
+                raise
+            return NotImplemented
+
+    return functools.update_wrapper(operator, op)
+
+
 def _or_not_implemented(op: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operator for ``op``, NotImplemented if ``b`` cannot be compared."""
     return lambda a, b: op(a, b) if _is_comparable(a, b) else NotImplemented
@@ -107,13 +133,22 @@ BINARY = {
     "rshift": compare.bitwise_right_shift,
 }
 
-OTHER_METHODS = {
-    "__eq__": _or_not_implemented(compare.equal),
-    "__ne__": _or_not_implemented(compare.not_equal),
+COMPARISONS = {
     "__lt__": compare.less,
     "__le__": compare.less_equal,
     "__gt__": compare.greater,
     "__ge__": compare.greater_equal,
+}
+REFLECTED = {
+    "__lt__": "__gt__",
+    "__le__": "__ge__",
+    "__gt__": "__lt__",
+    "__ge__": "__le__",
+}
+
+OTHER_METHODS = {
+    "__eq__": _or_not_implemented(compare.equal),
+    "__ne__": _or_not_implemented(compare.not_equal),
     "__neg__": unary.negative,
     "__pos__": unary.positive,
     "__abs__": unary.abs,
@@ -186,9 +221,9 @@ def _with_swapped_arguments(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda b, a: op(a, b)
 
 
-TABLE: dict[str, Any] = {
-    f"__{name}__": op for name, op in BINARY.items()
-} | OTHER_METHODS
+TABLE: dict[str, Any] = {f"__{name}__": op for name, op in BINARY.items()}
+TABLE |= COMPARISONS
+TABLE = {name: _deferring(name, op) for name, op in TABLE.items()} | OTHER_METHODS
 TABLE |= {f"__r{name}__": _with_swapped_arguments(op) for name, op in BINARY.items()}
 TABLE |= {name: public[name] for name in METHODS.split()}
 TABLE |= {"reshape": _reshape, "transpose": _transpose}

@@ -117,6 +117,8 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
         return creation.identity(y) if copy else y
     if isinstance(value, variable.Variable):
         return asarray(value.value, dtype=dtype)  # ``value.value`` is already an alias
+    if hasattr(value, "__plugrad_tensor__"):
+        return asarray(value.__plugrad_tensor__(), dtype=dtype, copy=copy)
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         given = array_of("asarray", value)
@@ -283,6 +285,7 @@ def _has_tensors(values: Any, depth: int = 1) -> bool:
         _has_tensors(value, depth + 1)
         if isinstance(value, list | tuple)
         else isinstance(value, Tensor | variable.Variable)
+        or hasattr(value, "__plugrad_tensor__")
         for value in values
     )
 
