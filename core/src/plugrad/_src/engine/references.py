@@ -90,6 +90,8 @@ class References:
         roots: The function, and other objects that the code reads.
         ran: The code that runs, with its globals.
         varying: The keys of slots that each call reads anew: they are not compared.
+        frozen: Packages whose modules, functions, classes and objects are not
+            searched.
 
     Attributes:
         places: The places to compare.
@@ -108,6 +110,7 @@ class References:
         roots: Iterable[Any],
         ran: CodeWithGlobals,
         varying: Collection[tuple[int, Any]] = (),
+        frozen: Collection[str] = (),
     ) -> None:
         self.places: list[Place] = []
         self.tensors: dict[int, list[Tensor]] = {}
@@ -116,10 +119,11 @@ class References:
         self.met: set[tuple[int, Any]] = set()
         self._varying = frozenset(varying)
         self._varying_holders = frozenset([holder for holder, _ in varying])
+        self._frozen = frozenset(frozen)
+        ran = [(code, g) for code, g in ran if not self._is_frozen(g.get("__name__"))]
         self._ran = {id(code) for code, _ in ran}
         self._names = joined_names(ran)
         roots = [*roots]
-        ran = [*ran]
         known = -1
         while known != len(self._names.attributes):  # values may also add names
             known = len(self._names.attributes)
@@ -144,10 +148,15 @@ class References:
         if self.reason:
             self.places.clear()
 
+    def _is_frozen(self, module: object) -> bool:
+        """Return whether a module belongs to a package that is not searched."""
+        return bool(self._frozen) and package_of(str(module)) in self._frozen
+
     def _try_to_visit(self, label: str, value: Any) -> None:
         """Follow the references of a value; if its class raises, set ``reason``."""
         try:
-            self._visit(label, value)
+            if not self._frozen or not self._is_frozen(_module_of(value)):
+                self._visit(label, value)
         except InvalidState:
             raise
         except Exception as error:
@@ -483,6 +492,16 @@ def _dict_of(value: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         return None
     return found if issubclass(type(found), dict) else None
+
+
+def _module_of(value: Any) -> object:
+    """Return the module of a function, a class or an object; a module's own name."""
+    kind = type(value)
+    if issubclass(kind, types.FunctionType):
+        return value.__globals__.get("__name__")
+    if issubclass(kind, types.ModuleType):
+        return value.__name__
+    return value.__module__ if issubclass(kind, type) else kind.__module__
 
 
 def _is_tensor(value: Any) -> bool:

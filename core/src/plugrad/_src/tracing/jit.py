@@ -58,6 +58,7 @@ def jit(
     donate: Sequence[int | str] = (),
     strict: bool = False,
     check: bool = False,
+    frozen: Sequence[str] = (),
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -67,6 +68,7 @@ def jit(
     donate: Sequence[int | str] = (),
     strict: bool = False,
     check: bool = False,
+    frozen: Sequence[str] = (),
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 def jit(
     f: Any = None,
@@ -75,6 +77,7 @@ def jit(
     donate: Any = (),
     strict: bool = False,
     check: bool = False,
+    frozen: Any = (),
     **unknown: Unpack[Nothing],
 ) -> Any:
     """Return ``f`` as a function whose kernels are recorded and then replayed.
@@ -96,6 +99,8 @@ def jit(
         check: Whether each call runs ``f`` and compares the run with a replay;
             ``PLUGRAD_JIT_CHECK=1`` sets it for all functions. This finds state that
             ``f`` reads and ``jit`` does not compare.
+        frozen: The names of packages whose state calls do not depend on: their
+            modules, functions, classes and objects are not compared before a replay.
 
     Returns:
         A function with the same arguments. ``explain(*args)`` describes the replay for
@@ -122,9 +127,14 @@ def jit(
         raise unexpected(jit, unknown)
     if f is None:
         return functools.partial(
-            jit, static=static, donate=donate, strict=strict, check=check
+            jit,
+            static=static,
+            donate=donate,
+            strict=strict,
+            check=check,
+            frozen=frozen,
         )
-    return Jitted(f, static, donate, strict=strict, check=check)
+    return Jitted(f, static, donate, strict=strict, check=check, frozen=frozen)
 
 
 class Jitted(Generic[P, R]):
@@ -140,6 +150,7 @@ class Jitted(Generic[P, R]):
         *,
         strict: bool,
         check: bool = False,
+        frozen: Any = (),
     ) -> None:
         arguments.function("jit", f)
         if (called := python_function(f)) is not None:
@@ -163,6 +174,7 @@ class Jitted(Generic[P, R]):
             raise TypeError(
                 f"jit: {what} is in both static and donate; name it in one of them"
             )
+        self._frozen = _package_names(frozen)
         self._lock = threading.RLock()
         self._method: Jitted[P, R] | None = None
         self._off = os.environ.get("PLUGRAD_JIT", "1").lower() in OFF
@@ -219,7 +231,8 @@ class Jitted(Generic[P, R]):
             return self._name
         options = {"static": (*self._static,), "donate": (*self._donate,)}
         flags = {"strict": self._strict, "check": self._check}
-        return functools.partial(jit, **options, **flags), (self._f,)
+        frozen = sorted(self._frozen)
+        return functools.partial(jit, **options, **flags, frozen=frozen), (self._f,)
 
     def __jit_state__(self) -> tuple[Callable[P, R]]:
         """Return the function: a surrounding ``jit`` compares the values it reads."""
@@ -360,6 +373,7 @@ class Jitted(Generic[P, R]):
             donated=messages,
             varying=self._varying.values(),
             with_lines=before is not None,
+            frozen=self._frozen,
         )
         self._settle(entry, before)
         value = entry.value
@@ -455,6 +469,7 @@ class Jitted(Generic[P, R]):
             varying=entry.varying,
             with_lines=True,
             hold_arrays=True,
+            frozen=self._frozen,
         )
         check_replay(self._name, entry, self._loaded(entry), new)
         _empty_donated(sign, messages)
@@ -513,6 +528,22 @@ class Attempts:
         self.key = key
         self.recordings = self.calls = self.rests = 0
         self.reason = ""
+
+
+def _package_names(frozen: object) -> frozenset[str]:
+    """Return the names of packages; raise unless they are a sequence of names."""
+    names = [frozen] if isinstance(frozen, str) else frozen
+    if not isinstance(names, list | tuple | set | frozenset):
+        raise TypeError(
+            f"jit: frozen must be a sequence of package names, got {frozen!r}"
+        )
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise TypeError(
+                "jit: frozen must contain names of top-level packages, such as "
+                f"'keras', got {name!r}"
+            )
+    return frozenset(names)
 
 
 def _empty_donated(sign: Signature, messages: Mapping[int, str]) -> None:

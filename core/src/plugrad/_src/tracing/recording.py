@@ -60,6 +60,7 @@ class Recording:
 
     Attributes:
         value: What the function returned.
+        frozen: Packages whose state is not compared.
         reason: Why it cannot be replayed; empty if it can.
         is_temporary: Whether the reason may not apply to the next call.
         references: The references of the function.
@@ -109,8 +110,10 @@ class Recording:
         varying: Iterable[Slot] = (),
         with_lines: bool = False,
         hold_arrays: bool = False,
+        frozen: frozenset[str] = frozenset(),
     ) -> None:
         self.function = f
+        self.frozen = frozen
         self.sign = sign
         self.donated = donated or {}
         self.plans, self.overrides = registry.gradients.plans, current().overrides
@@ -233,12 +236,13 @@ class Recording:
         recorder = self.recorder
         packages = [package_of(str(g.get("__name__", ""))) for _, g in running.ran]
         pairs = zip(running.ran, packages, strict=True)
-        self.ran = {id(code): code for (code, _), name in pairs if name not in TRUSTED}
+        left_out = TRUSTED | self.frozen
+        self.ran = {id(code): code for (code, _), name in pairs if name not in left_out}
         leaves = without_static([x for x in self.sign.leaves if type(x) is not Tensor])
         roots = [self.function, *leaves, *_functions(self.overrides)]
         keys = [slot.key for slot, *_ in self._read]
         keys += [slot.key for slot, _ in self.shared]
-        self.references = References(roots, running.ran, keys)
+        self.references = References(roots, running.ran, keys, self.frozen)
         if running.reason or self.references.sets_hooks:
             reason = "the call may start or stop a debugger or a profiler"
             recorder.refuse(running.reason or reason, is_temporary=True)
