@@ -123,12 +123,14 @@ PAGES = [
     Page("docs/onnx.md", 3, shows="grad override_gradient", backend="wasm"),
     Page("docs/tfjs.md", 1, shows="grad override_gradient sum", backend="wasm"),
     Page("docs/gguf.md", 3, continued=True),
+    Page("docs/keras.md", 7, continued=True),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("docs/language-models.md", 2, shows="jit rms_norm rotary_embedding grad"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/attribution/README.md", 1),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/gguf/README.md", 1),
+    Page("plugins/keras/README.md", 1),
     Page("plugins/llvm/README.md", 1, shows="set_backend jit tanh"),
     Page("plugins/mpi/README.md", 1, shows="value_and_grad mean"),
     Page("plugins/onnx/README.md", 1),
@@ -151,6 +153,7 @@ PROGRAMS = {
     for number, code in enumerate(page.programs_to_run())
 }
 NEEDS = {
+    "keras": "needs Keras: pip install keras-nightly",
     "mpi4py": "needs mpi4py and an MPI implementation",
     "plugrad_attribution": "plugins/attribution is not installed",
     "plugrad_gguf": "plugrad-gguf is not installed",

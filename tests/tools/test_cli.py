@@ -371,6 +371,7 @@ def test_the_version(capsys):
 
 
 DISTRIBUTIONS = {  # package: distribution
+    "keras_plugrad": "keras-plugrad",
     "plugrad": "plugrad",
     "plugrad_attribution": "plugrad-attribution",
     "plugrad_conformance": "plugrad-conformance",

@@ -258,8 +258,7 @@ def thin(
     y = empty(device, (parts, math.prod(shape)), dtype)
     bias, activation, alpha = finish or Finish()
     flags = (dots, vector, rows_contiguous and vector == 4, bias is not None)
-    is_half = b.x.dtype == BFLOAT16
-    launch = _thin(device, dtype, is_half, m, flags, activation, items)
+    launch = _thin(device, dtype, b.x.dtype, m, flags, activation, items)
     launch(
         z * m * n * k,
         groups * parts * items,
@@ -282,14 +281,14 @@ def _thin_parts(device: Device, groups: int, group_bytes: int) -> int:
 def _thin(
     device: Device,
     dtype: DType,
-    is_half: bool,
+    matrix: DType,
     rows: int,
     flags: tuple[bool, int, bool, bool],
     activation: str,
     items: int,
 ) -> Launch:
     dots, vector, rows_contiguous, bias = flags
-    values = formulae(dtype, activation) | reading(is_half)
+    values = formulae(dtype, activation) | reading(matrix == BFLOAT16)
     return source.kernel(
         device,
         "thin",

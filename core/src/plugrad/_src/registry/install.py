@@ -14,6 +14,7 @@ RELEASED = False  # whether plugrad's distributions are on package indexes
 
 # The folder of each distribution in a checkout.
 FOLDERS = {
+    "keras-plugrad": "plugins/keras",
     "plugrad": "core",
     "plugrad-attribution": "plugins/attribution",
     "plugrad-cpu": "plugins/cpu",

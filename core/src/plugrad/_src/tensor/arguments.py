@@ -173,3 +173,19 @@ def misfit(op: str, rule: str, *given: Any) -> ValueError:
     shapes = [str(getattr(x, "shape", x)) for x in given]
     many = "s" if len(shapes) > 1 else ""
     return ValueError(f"{op}: {rule}; got shape{many} {' and '.join(shapes)}")
+
+
+def package_names(op: str, name: str, value: object) -> frozenset[str]:
+    """Return the names of packages; raise unless ``value`` is one or a sequence."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple | set | frozenset):
+        raise TypeError(
+            f"{op}: {name} must be a sequence of package names, got {value!r}"
+        )
+    for one in names:
+        if not isinstance(one, str) or not one.isidentifier():
+            raise TypeError(
+                f"{op}: {name} must contain names of top-level packages, such as "
+                f"'keras', got {one!r}"
+            )
+    return frozenset(names)

@@ -33,7 +33,7 @@ from .difference import Differ
 from .explanation import JitExplanation
 from .program import MISS, Call, ReplayProgram, is_signal
 from .recorder import not_replayable
-from .recording import Recording, without_static
+from .recording import Attempts, Recording, without_static
 from .regions import Region, RegionPlan, compiled
 from .signature import Signature, difference, donated, signature
 
@@ -174,7 +174,7 @@ class Jitted(Generic[P, R]):
             raise TypeError(
                 f"jit: {what} is in both static and donate; name it in one of them"
             )
-        self._frozen = _package_names(frozen)
+        self._frozen = arguments.package_names("jit", "frozen", frozen)
         self._lock = threading.RLock()
         self._method: Jitted[P, R] | None = None
         self._off = os.environ.get("PLUGRAD_JIT", "1").lower() in OFF
@@ -500,50 +500,6 @@ class Jitted(Generic[P, R]):
             programs = [e.program for e in self._entries if e.confirmed]
             calls = [program.call for program in programs[:MAX_FAST_CALLS]]
             self._calls = tuple([call for call in calls if call is not None])
-
-
-class Attempts:
-    """The attempts to record a signature, as long as no two in a row did the same.
-
-    After ``MAX_ATTEMPTS`` recordings, calls run eagerly for a while: a rest.
-
-    Attributes:
-        key: The key of the signature.
-        recordings: The number of recordings since the last rest.
-        calls: The number of calls that run eagerly before another one is recorded.
-        rests: The number of rests so far.
-        reason: Why no two recordings were the same.
-
-    """
-
-    __slots__ = ("calls", "key", "reason", "recordings", "rests")
-
-    calls: int
-    key: Any
-    reason: str
-    recordings: int
-    rests: int
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
-        self.recordings = self.calls = self.rests = 0
-        self.reason = ""
-
-
-def _package_names(frozen: object) -> frozenset[str]:
-    """Return the names of packages; raise unless they are a sequence of names."""
-    names = [frozen] if isinstance(frozen, str) else frozen
-    if not isinstance(names, list | tuple | set | frozenset):
-        raise TypeError(
-            f"jit: frozen must be a sequence of package names, got {frozen!r}"
-        )
-    for name in names:
-        if not isinstance(name, str) or not name.isidentifier():
-            raise TypeError(
-                "jit: frozen must contain names of top-level packages, such as "
-                f"'keras', got {name!r}"
-            )
-    return frozenset(names)
 
 
 def _empty_donated(sign: Signature, messages: Mapping[int, str]) -> None:

@@ -1,6 +1,7 @@
 """A recording: a call that has run, its effects, and everything that it depends on.
 
-Contents: ``Recording``; its references and results; how states are compared.
+Contents: ``Recording``; its references and results; how states are compared;
+``Attempts``, for a function whose calls differ.
 """
 
 from __future__ import annotations
@@ -417,3 +418,31 @@ def _functions(overrides: Overrides | None) -> list[Any]:
     rules = [rule.function for table in tables for rule in table.values() if rule]
     layers = overrides.layers if overrides else ()
     return rules + [function for layer in layers for function in layer.functions()]
+
+
+class Attempts:
+    """The attempts to record a signature, as long as no two in a row did the same.
+
+    After some recordings, calls run eagerly for a while: a rest.
+
+    Attributes:
+        key: The key of the signature.
+        recordings: The number of recordings since the last rest.
+        calls: The number of calls that run eagerly before another one is recorded.
+        rests: The number of rests so far.
+        reason: Why no two recordings were the same.
+
+    """
+
+    __slots__ = ("calls", "key", "reason", "recordings", "rests")
+
+    calls: int
+    key: Any
+    reason: str
+    recordings: int
+    rests: int
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.recordings = self.calls = self.rests = 0
+        self.reason = ""

@@ -1,0 +1,5 @@
+"""The base class of all layers: plugrad needs none."""
+
+
+class BackendLayer:
+    """An empty base class."""

@@ -1,0 +1,35 @@
+"""The ops of the backend, by family, as Keras looks for them."""
+
+from . import core as core
+from . import image as image
+from . import linalg as linalg
+from . import math as math
+from . import nn as nn
+from . import numpy as numpy
+from .core import Variable as Variable
+from .core import associative_scan as associative_scan
+from .core import cast as cast
+from .core import compute_output_spec as compute_output_spec
+from .core import cond as cond
+from .core import convert_to_numpy as convert_to_numpy
+from .core import convert_to_tensor as convert_to_tensor
+from .core import custom_gradient as custom_gradient
+from .core import device_scope as device_scope
+from .core import fori_loop as fori_loop
+from .core import grad as grad
+from .core import is_tensor as is_tensor
+from .core import map as map
+from .core import name_scope as name_scope
+from .core import random_seed_dtype as random_seed_dtype
+from .core import remat as remat
+from .core import scan as scan
+from .core import scatter as scatter
+from .core import scatter_update as scatter_update
+from .core import shape as shape
+from .core import slice as slice
+from .core import slice_update as slice_update
+from .core import stop_gradient as stop_gradient
+from .core import switch as switch
+from .core import unstack as unstack
+from .core import vectorized_map as vectorized_map
+from .core import while_loop as while_loop

@@ -1,0 +1,29 @@
+"""Variables, conversion, control flow, and transformations of functions."""
+
+from .abstract import compute_output_spec as compute_output_spec
+from .control import associative_scan as associative_scan
+from .control import cond as cond
+from .control import fori_loop as fori_loop
+from .control import map as map
+from .control import scan as scan
+from .control import switch as switch
+from .control import vectorized_map as vectorized_map
+from .control import while_loop as while_loop
+from .gradients import custom_gradient as custom_gradient
+from .gradients import grad as grad
+from .gradients import remat as remat
+from .gradients import stop_gradient as stop_gradient
+from .pieces import scatter as scatter
+from .pieces import scatter_update as scatter_update
+from .pieces import slice as slice
+from .pieces import slice_update as slice_update
+from .pieces import unstack as unstack
+from .scopes import device_scope as device_scope
+from .scopes import name_scope as name_scope
+from .variables import Variable as Variable
+from .variables import cast as cast
+from .variables import convert_to_numpy as convert_to_numpy
+from .variables import convert_to_tensor as convert_to_tensor
+from .variables import is_tensor as is_tensor
+from .variables import random_seed_dtype as random_seed_dtype
+from .variables import shape as shape

@@ -1,0 +1,26 @@
+"""Mathematical functions beyond NumPy's, by theme."""
+
+from .gamma import gammainc as gammainc
+from .gamma import lgamma as lgamma
+from .ranking import in_top_k as in_top_k
+from .ranking import top_k as top_k
+from .segments import segment_max as segment_max
+from .segments import segment_min as segment_min
+from .segments import segment_prod as segment_prod
+from .segments import segment_sum as segment_sum
+from .special import cdist as cdist
+from .special import erf as erf
+from .special import erfc as erfc
+from .special import erfinv as erfinv
+from .special import logdet as logdet
+from .special import logsumexp as logsumexp
+from .special import rsqrt as rsqrt
+from .spectra import _get_complex_tensor_from_tuple as _get_complex_tensor_from_tuple
+from .spectra import extract_sequences as extract_sequences
+from .spectra import fft as fft
+from .spectra import fft2 as fft2
+from .spectra import ifft2 as ifft2
+from .spectra import irfft as irfft
+from .spectra import istft as istft
+from .spectra import rfft as rfft
+from .spectra import stft as stft

@@ -1,0 +1,85 @@
+"""Reductions of the slices that have the same segment id."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import plugrad as pg
+from plugrad import Tensor
+
+from ..core.variables import convert_to_tensor
+
+Reduction = Literal["max", "min", "multiply"]
+
+
+def segment_sum(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """Return the sums of the segments; 0 for a segment without elements."""
+    x, ids, count = _segments(data, segment_ids, num_segments)
+    return pg.astype(pg.unsorted_segment_sum(x, ids, count), x.dtype)
+
+
+def segment_max(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """Return the maxima of the segments; the least number for one without elements."""
+    return _reduced("max", data, segment_ids, num_segments)
+
+
+def segment_min(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """Return the minima of the segments; the largest number for one without elements.
+
+    For floating dtypes that is infinity.
+    """
+    return _reduced("min", data, segment_ids, num_segments)
+
+
+def segment_prod(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """Return the products of the segments; 1 for a segment without elements."""
+    return _reduced("multiply", data, segment_ids, num_segments)
+
+
+def _segments(
+    data: Any, segment_ids: Any, num_segments: int | None
+) -> tuple[Tensor, Tensor, int]:
+    """Return the arguments as tensors, and the number of segments.
+
+    If the number is not given, the ids are read: it is the largest of them plus one.
+    """
+    x = convert_to_tensor(data)
+    ids = pg.astype(convert_to_tensor(segment_ids), "int32")
+    if num_segments is not None:
+        return x, ids, int(num_segments)
+    return x, ids, int(pg.max(ids)) + 1 if ids.shape[0] else 0
+
+
+def _reduced(
+    reduction: Reduction, data: Any, segment_ids: Any, num_segments: int | None
+) -> Tensor:
+    """Return reductions of the segments; ids outside the range are ignored."""
+    x, ids, count = _segments(data, segment_ids, num_segments)
+    start = _neutral(reduction, x.dtype.name)
+    base = pg.full((count + 1, *x.shape[1:]), start, dtype=x.dtype)
+    is_inside = (ids >= 0) & (ids < count)
+    rows = pg.where(is_inside, ids, count)
+    y = pg.tensor_scatter_update(base, rows, x, reduction=reduction)
+    return y[:count]
+
+
+def _neutral(reduction: Reduction, dtype: str) -> float | int | bool:
+    """Return the number that leaves others unchanged."""
+    if reduction == "multiply":
+        return 1
+    is_max = reduction == "max"
+    if dtype == "bool":
+        return not is_max
+    if "float" in dtype:
+        return -np.inf if is_max else np.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if is_max else limits.max)
