@@ -23,6 +23,7 @@
 #   make dist                 build the files to upload, in dist/: see docs/releasing.md
 #   make dist-check           build them again, compare, and install them
 #   make installed            build the wheels that have changed, and install them
+#   make test-keras SUITE=p   Keras' own tests, from a checkout p of Keras, on plugrad
 #   make compat               the plugins of each release with the current core, and
 #                             vice versa
 #   make version NEW=0.2.0    write the version into every distribution
@@ -69,7 +70,7 @@ endif
 endif
 
 .PHONY: compat demo installed test test-all test-arm64 test-array-api test-consumers
-.PHONY: test-examples test-windows
+.PHONY: test-examples test-keras test-windows
 .PHONY: test-sanitized check clean docs
 .PHONY: dist dist-check moved notebooks peers site site-serve test-notebooks version
 .DELETE_ON_ERROR:
@@ -181,6 +182,11 @@ dist: $(VENV)/.group-release
 dist-check: $(VENV)/.group-release
 	@test -d dist || { echo "there is no dist: run make dist first"; exit 2; }
 	$(RUN) -m release.check $(PYTHONS:%=--python %)
+
+# Runs Keras' own tests, or those of some FILES in keras/src.
+test-keras: $(STAMP)
+	$(if $(SUITE),,$(error make test-keras: give a checkout, as in SUITE=../keras))
+	$(RUN) -m tests.keras.suite $(SUITE) $(FILES)
 
 # Tests the plugins of each release with the current core, and vice versa.
 compat: installed

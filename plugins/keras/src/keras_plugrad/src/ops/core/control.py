@@ -50,7 +50,7 @@ def scan(
         xs: Tensors whose first axis is scanned; None if there are none.
         length: The number of steps, if there are no ``xs``.
         reverse: Whether to begin with the last elements.
-        unroll: Ignored: the loop runs in Python.
+        unroll: A positive integer or bool; ignored, because the loop runs in Python.
 
     Returns:
         The last carry and the stacked ``ys``.
@@ -58,6 +58,11 @@ def scan(
     """
     if not callable(f):
         raise TypeError(f"`f` should be a callable. Received: f={f}")
+    if not isinstance(unroll, bool) and (not isinstance(unroll, int) or unroll < 1):
+        raise ValueError(
+            "`unroll` must be an positive integer or boolean. "
+            f"Received: unroll={unroll}"
+        )
     leaves = [convert_to_tensor(x) for x in tree.flatten(xs)] if xs is not None else []
     if not leaves and length is None:
         raise ValueError("Got no `xs` to scan over and `length` not provided.")

@@ -10,7 +10,13 @@ from plugrad import Tensor
 
 from .variables import convert_to_tensor
 
-REDUCTIONS = {None: "replace", "add": "add", "max": "max", "min": "min", "mul": "mul"}
+REDUCTIONS = {
+    None: "replace",
+    "add": "add",
+    "max": "max",
+    "min": "min",
+    "mul": "multiply",
+}
 
 
 def scatter(indices: Any, values: Any, shape: Any) -> Tensor:

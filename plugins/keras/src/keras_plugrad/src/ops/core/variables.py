@@ -105,7 +105,7 @@ def convert_to_numpy(x: Any) -> Any:
     if isinstance(x, KerasVariable):
         x = x.value
     if isinstance(x, Tensor):
-        return x.numpy()
+        return np.array(x.numpy())  # which may be written to
     if isinstance(x, list | tuple):
         return np.array([convert_to_numpy(part) for part in x])
     return np.array(x)
