@@ -198,7 +198,7 @@ NEXT_MINOR = $(shell echo $(NEW) | awk -F. '{ print $$1 "." $$2 + 1 }')
 version:
 	$(if $(NEW),,$(error make version: say which, as in make version NEW=0.2.0))
 	sed -i.old -E -e 's/^version = .*/version = "$(NEW)"/' \
-		-e 's/"(plugrad[a-z-]*>=[0-9.]+),<[^"]*"/"\1,<$(NEXT_MINOR)"/' \
+		-e 's/"((keras-)?plugrad[a-z-]*>=[0-9.]+),<[^"]*"/"\1,<$(NEXT_MINOR)"/' \
 		$(PACKAGES:%=%/pyproject.toml)
 	sed -i.old -E -e 's/^version: .*/version: $(NEW)/' CITATION.cff
 	rm CITATION.cff.old $(PACKAGES:%=%/pyproject.toml.old)

@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = [ROOT / "core", *ROOT.glob("plugins/*"), ROOT / "tests" / "conformance"]
@@ -34,7 +35,6 @@ def test_the_constraints_are_the_lower_bounds():
     constraints = dict(line.split("==") for line in lines if not line.startswith("#"))
     bounds_of = bounds()
     expected = {
-        name: max(versions, key=lambda v: [*map(int, v.split("."))])
-        for name, versions in bounds_of.items()
+        name: max(versions, key=Version) for name, versions in bounds_of.items()
     }
     assert constraints == expected

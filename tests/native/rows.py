@@ -100,6 +100,19 @@ def cast(d):
     return [pg.astype(x, dtype) for dtype in (*NUMBERS, "bool")]
 
 
+def halves(d):
+    x = pg.astype(d.array(*d.shape()), pg.bfloat16)
+    return pg.astype(x * x, d.dtype)
+
+
+def half_products(d):
+    rows, inputs, outputs = d.pick(1, 2, 3, 4), d.up_to(40), d.up_to(40)
+    turned = d.chance()
+    w = d.array(*((outputs, inputs) if turned else (inputs, outputs)))
+    w = pg.astype(w, pg.bfloat16)
+    return pg.matmul(d.array(rows, inputs), w, transpose_b=turned)
+
+
 def choose(d):
     a, b = d.pair()
     return pg.where(d.array(*a, dtype="bool"), d.array(*b), d.array(*a))
@@ -115,6 +128,10 @@ ROWS |= {
         lambda d: pg.clip(d.array(*d.shape()), -1, 2), NUMBERS[:4], ELEMENT_TOL
     ),
     "astype": Row(cast, ALL[:7], special=False),
+    "bfloat16": Row(halves, ("float32",)),
+    "bfloat16 product": Row(
+        half_products, ("float32",), tol=PRODUCT_TOL, special=False
+    ),
     "where": Row(choose, ALL, ELEMENT_TOL),
     "isclose": Row(
         lambda d: pg.isclose(x := d.array(*d.shape()), d.like(x)), tol=ELEMENT_TOL

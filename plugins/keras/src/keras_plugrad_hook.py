@@ -76,7 +76,7 @@ def install() -> None:
     if config is not None:
         add_name(config)
     elif Finder not in sys.meta_path:
-        sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, Finder)
 
 
 install()

@@ -150,6 +150,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
 
 
 def _vector_norm(x: Tensor, order: Any, axis: int, keepdims: bool) -> Tensor:
+    """Return the norms of vectors along an axis."""
     if isinstance(order, str):
         raise ValueError(
             "norm: `ord` of vectors must be a number or None; for matrices, pass two "
@@ -160,6 +161,7 @@ def _vector_norm(x: Tensor, order: Any, axis: int, keepdims: bool) -> Tensor:
 
 
 def _matrix_norm(x: Tensor, order: Any, axes: list[int], keepdims: bool) -> Tensor:
+    """Return the norms of matrices in two axes."""
     if order not in MATRIX_ORDERS:
         raise ValueError(
             f"norm: `ord` of matrices must be one of {MATRIX_ORDERS}. "
@@ -268,4 +270,5 @@ def jvp(
 
 
 def _detached(x: Any) -> Any:
+    """Return a result without the derivatives that were computed beside it."""
     return pg.stop_gradient(x) if isinstance(x, Tensor) else x

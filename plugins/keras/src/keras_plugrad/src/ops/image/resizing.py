@@ -52,6 +52,7 @@ def resize(
 
 
 def _sizes(size: Any) -> tuple[int, int]:
+    """Return the new height and width."""
     if len(size) != 2:
         raise ValueError(
             f"Expected `size` to be a tuple of 2 integers. Received: size={size}"

@@ -84,10 +84,12 @@ def _bound(limit: Any, dtype: Any) -> Any:
         return None
     if not isinstance(limit, NUMBERS):
         return convert_to_tensor(limit, dtype=dtype)
-    if dtype.kind not in "iu":
-        return float(limit)
-    ends = pg.iinfo(dtype)
-    return int(max(ends.min, min(limit, ends.max)))
+    if dtype.kind in "iu":
+        ends = pg.iinfo(dtype)
+        return int(max(ends.min, min(limit, ends.max)))
+    largest = pg.finfo(dtype).max
+    is_finite = -largest <= limit <= largest
+    return float(limit) if is_finite else convert_to_tensor(limit, dtype=dtype)
 
 
 # --- comparisons -----------------------------------------------------------------

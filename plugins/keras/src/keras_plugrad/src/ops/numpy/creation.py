@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import plugrad as pg
 from plugrad import Tensor
 
 from keras_plugrad.src.keras_names import config, result_type, standardize_dtype
 
 from ..core.variables import convert_to_tensor, dtype_of, with_own_dtype
+
+INTEGERS = (int, np.integer)
 
 # --- new tensors -----------------------------------------------------------------
 
@@ -114,7 +117,7 @@ def size(x: Any) -> int:
 def reshape(x: Any, newshape: Any) -> Tensor:
     """Return the elements in another shape."""
     x = convert_to_tensor(x)
-    shape = (newshape,) if isinstance(newshape, int) else tuple(newshape)
+    shape = (newshape,) if isinstance(newshape, INTEGERS) else newshape
     return pg.reshape(x, tuple([int(n) for n in shape]))
 
 
@@ -136,7 +139,8 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 def expand_dims(x: Any, axis: Any) -> Tensor:
     """Return ``x`` with new axes at these places of the result."""
     x = convert_to_tensor(x)
-    return pg.expand_dims(x, axis=axis if isinstance(axis, int) else tuple(axis))
+    axis = int(axis) if isinstance(axis, INTEGERS) else tuple(axis)
+    return pg.expand_dims(x, axis=axis)
 
 
 def broadcast_to(x: Any, shape: Any) -> Tensor:

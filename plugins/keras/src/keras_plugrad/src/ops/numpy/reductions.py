@@ -132,10 +132,6 @@ def _extreme(
 ) -> Tensor:
     x = convert_to_tensor(x)
     if initial is None:
-        if not x.size:
-            raise ValueError(
-                f"max and min of no elements need initial=, got shape {x.shape}"
-            )
         return op(x, axis=_axes(axis), keepdims=keepdims)
     limit = convert_to_tensor(initial, dtype=x.dtype)
     if not x.size:
