@@ -8,8 +8,10 @@ size that differs between the two runs is unknown in the result.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -81,6 +83,7 @@ def _kernel(contract: plugin.Kernel) -> Callable[..., Any]:
     return run
 
 
+@functools.cache
 def _open() -> plugin.Runtime:
     kernels = {name: _kernel(k) for name, k in plugin.contracts().items()}
     return plugin.Runtime(
@@ -88,11 +91,25 @@ def _open() -> plugin.Runtime:
     )
 
 
-@functools.cache
-def backend() -> str:
-    """Register the backend without values, and return its name."""
-    pg.register_backend(plugin.Backend(BACKEND, open=_open, priority=-100))
-    return BACKEND
+_lock = threading.Lock()
+_users: list[object] = []  # the blocks that use the backend at the moment
+
+
+@contextlib.contextmanager
+def _registered() -> Iterator[None]:
+    """Register the backend for a block, so that programs do not see it elsewhere."""
+    block = object()
+    with _lock:
+        if not _users:
+            pg.register_backend(plugin.Backend(BACKEND, open=_open, priority=-100))
+        _users.append(block)
+    try:
+        yield
+    finally:
+        with _lock:
+            _users.remove(block)
+            if not _users:
+                pg.remove_backend(BACKEND)
 
 
 class Inputs(NamedTuple):
@@ -119,7 +136,7 @@ def _sizes(given: Inputs) -> tuple[int, ...]:
 
 def _run(fn: Callable[..., Any], given: Inputs, size: int) -> Any:
     try:
-        with pg.use_backend(backend()):
+        with _registered(), pg.use_backend(BACKEND):
             return _called(fn, given, size)
     except NoValues:
         return _called(fn, given, size)
