@@ -59,7 +59,7 @@ def test_shapes_are_inferred_without_values():
 
 def test_the_backend_without_values_is_not_listed():
     keras.Input((3,)) + ops.ones((3,))
-    assert "keras_shapes" not in pg.backends()
+    assert "_keras_shapes" not in pg.backends()
 
 
 def test_tensors_and_symbols_mix():

@@ -14,11 +14,9 @@ SHOW = "import keras; print(keras.config.backend())"
 
 
 def run(code, folder, **environment):
-    """Run a program in a new process, as a user with this configuration."""
-    start = "import sys; sys.path[:0] = {paths!r}; import keras_plugrad_hook\n"
-    code = start.format(paths=sys.path) + code
+    """Run a program in a new process; the installed .pth file starts the hook."""
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", f"import sys; {code}"],
         env={"KERAS_HOME": str(folder), "HOME": str(folder), **environment},
         capture_output=True,
         text=True,
@@ -52,7 +50,7 @@ def test_the_program_selects_the_backend(tmp_path):
 
 def test_another_backend_is_left_alone(tmp_path):
     code = (
-        "try:\n    import keras\n"
+        "\ntry:\n    import keras\n"
         "except ImportError:  # such as that of a backend that is not installed\n"
         "    pass\n"
         "print(sys.modules['keras.src.backend.config'].backend())\n"

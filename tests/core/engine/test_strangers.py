@@ -168,3 +168,30 @@ def test_objects_may_give_the_tensor_that_they_hold(backend):
     assert pg.grad(f)(pg.asarray(3.0)).item() == 14.0
     half = pg.asarray(Holder(pg.asarray([1.5])), dtype="int32")
     assert (half.dtype, half.tolist()) == (pg.int32, [1])
+
+
+OPERATORS = {
+    "+": (pg.add, lambda a, b: a + b),
+    "-": (pg.subtract, lambda a, b: a - b),
+    "*": (pg.multiply, lambda a, b: a * b),
+    "<": (pg.less, lambda a, b: a < b),
+    ">": (pg.greater, lambda a, b: a > b),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "uint8", "float32", "string"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_accept_what_their_ops_accept(name, dtype, backend):
+    x = pg.asarray(["a", "b"] if dtype == "string" else [0, 1], dtype=dtype)
+    op, operator = OPERATORS[name]
+    for y in (x, x[:1], 2.5, True, None, "c", np.float32(2)):
+        assert outcome(operator, x, y) == outcome(op, x, y)
+
+
+def outcome(f, *xs):
+    """Return the dtype and the values, or the class and the message of the error."""
+    try:
+        y = f(*xs)
+    except Exception as error:
+        return type(error), str(error)
+    return y.dtype, y.tolist()

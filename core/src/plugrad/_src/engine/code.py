@@ -64,6 +64,16 @@ def package_of(module: str) -> str:
     return module.partition(".")[0]
 
 
+def module_of(value: Any) -> object:
+    """Return the module of a function, a class or an object; a module's own name."""
+    kind = type(value)
+    if issubclass(kind, FunctionType):
+        return value.__globals__.get("__name__")
+    if issubclass(kind, ModuleType):
+        return value.__name__
+    return value.__module__ if issubclass(kind, type) else kind.__module__
+
+
 # --- names -----------------------------------------------------------------------
 
 

@@ -131,16 +131,17 @@ class Overrides:
     @functools.cached_property
     def noted(self) -> Container[str]:
         """The kernels of all parts of patterns but the last part of each."""
-        wholes = [whole for layer in self.layers for whole in layer.wholes]
-        forms = [form for whole in wholes for form in whole.forms]
-        return {part.kernel for form in forms for part in form.parts[:-1]}
+        return {part.kernel for form in self._forms for part in form.parts[:-1]}
 
     @functools.cached_property
     def parts(self) -> Collection[str]:
         """The kernels of all parts of patterns."""
+        return {part.kernel for form in self._forms for part in form.parts}
+
+    @property
+    def _forms(self) -> list[Form]:
         wholes = [whole for layer in self.layers for whole in layer.wholes]
-        forms = [form for whole in wholes for form in whole.forms]
-        return {part.kernel for form in forms for part in form.parts}
+        return [form for whole in wholes for form in whole.forms]
 
     def without(self, kernel: str) -> Overrides:
         """Return these overrides without the pattern of this name, from a cache."""

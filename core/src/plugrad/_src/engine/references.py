@@ -49,6 +49,7 @@ from .code import (
     imported_modules,
     is_trusted_class,
     joined_names,
+    module_of,
     names_in,
     package_of,
 )
@@ -155,7 +156,7 @@ class References:
     def _try_to_visit(self, label: str, value: Any) -> None:
         """Follow the references of a value; if its class raises, set ``reason``."""
         try:
-            if not self._frozen or not self._is_frozen(_module_of(value)):
+            if not self._frozen or not self._is_frozen(module_of(value)):
                 self._visit(label, value)
         except InvalidState:
             raise
@@ -492,16 +493,6 @@ def _dict_of(value: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         return None
     return found if issubclass(type(found), dict) else None
-
-
-def _module_of(value: Any) -> object:
-    """Return the module of a function, a class or an object; a module's own name."""
-    kind = type(value)
-    if issubclass(kind, types.FunctionType):
-        return value.__globals__.get("__name__")
-    if issubclass(kind, types.ModuleType):
-        return value.__name__
-    return value.__module__ if issubclass(kind, type) else kind.__module__
 
 
 def _is_tensor(value: Any) -> bool:

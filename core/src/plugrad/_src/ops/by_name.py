@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from plugrad._src.engine import context, dispatch
+from plugrad._src.engine import checks, context, dispatch
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor import arguments
@@ -70,9 +70,7 @@ def run_kernel(
     )
     tensors = [None if x is None else _convert.asarray(x) for x in values]
     run = dispatch.run if kernel.single else dispatch.run_many
-    return run(
-        kernel, *tensors, **dispatch.checked(kernel, tuple(tensors), dict(given))
-    )
+    return run(kernel, *tensors, **checks.checked(kernel, tuple(tensors), dict(given)))
 
 
 def _in_contract_order(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:

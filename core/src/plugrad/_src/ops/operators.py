@@ -1,7 +1,7 @@
 """The table of ops that are operators and methods of ``Tensor`` and ``Variable``.
 
-Ops become methods directly, without a wrapper. The reflected operators (such as
-``__rsub__``) swap their arguments.
+Ops become methods directly, without a wrapper. Binary operators also let other classes
+take over. The reflected operators (such as ``__rsub__``) swap their arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Absent, ForeignNames
 from plugrad._src.tensor.tensor import Tensor
 
-from .basis import binary, compare, creation, unary
+from .basis import _convert, binary, compare, creation, unary
 from .basis.shape import permute_dims, reshape
 from .basis.variable import Variable
 from .indexing import assignment, indexing
@@ -62,6 +62,15 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
     return permute_dims(x, order[0])
 
 
+# Operators that run one kernel, with the kinds of dtypes that their op accepts. They
+# run it directly: a call of the op in between takes a tenth of the time of an addition.
+DIRECT = {
+    "__add__": (binary.ADD, "biufc"),
+    "__sub__": (binary.SUB, "iufc"),
+    "__mul__": (binary.MULTIPLY, "biufc"),
+    "__lt__": (compare.LESS, "biufO"),
+    "__gt__": (compare.GREATER, "biufO"),
+}
 # Operands that plugrad converts, or refuses with an error of its own.
 OPERANDS = (*COMPARABLE, np.ndarray, str, bytes)
 
@@ -74,17 +83,35 @@ def _deferring(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
     Python calls that operator.
     """
     reflected = REFLECTED.get(name, f"__r{name.strip('_')}__")
+    direct = DIRECT.get(name)
+    if direct is not None:
+        elementwise, (kernel, kinds) = _convert.elementwise, direct
 
-    def operator(a: Any, b: Any, /) -> Any:
-        try:
-            return op(a, b)
-        except (TypeError, ValueError):
-            own = getattr(type(b), reflected, None)
-            if isinstance(b, OPERANDS) or own is getattr(object, reflected, None):
-                raise
-            return NotImplemented
+        def operator(a: Any, b: Any, /) -> Any:
+            try:
+                return elementwise(kernel, a, b, kinds)
+            except (TypeError, ValueError):
+                if not _takes_over(b, reflected):
+                    raise
+                return NotImplemented
+
+    else:
+
+        def operator(a: Any, b: Any, /) -> Any:
+            try:
+                return op(a, b)
+            except (TypeError, ValueError):
+                if not _takes_over(b, reflected):
+                    raise
+                return NotImplemented
 
     return functools.update_wrapper(operator, op)
+
+
+def _takes_over(x: object, method: str) -> bool:
+    """Return whether the class of a foreign object has an operator of its own."""
+    own = getattr(type(x), method, None)
+    return not isinstance(x, OPERANDS) and own is not getattr(object, method, None)
 
 
 def _or_not_implemented(op: Callable[..., Any]) -> Callable[..., Any]:

@@ -328,7 +328,8 @@ class Backend:
     """A backend by name; the one of highest priority is the default.
 
     Args:
-        name: Lower-case letters, digits, ``-`` and ``_``.
+        name: Lower-case letters, digits, ``-`` and ``_``. A backend whose name begins
+            with ``_`` is internal: ``plugrad.backends`` does not list it.
         open: Returns the runtime; called at the first use of the backend.
         priority: The default backend is the one with the highest priority.
         contracts: The contracts of its own kernels, with dotted names.
@@ -438,7 +439,7 @@ class GradientPack:
 
 
 def _check_backend_name(who: str, name: object) -> None:
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"_?[a-z][a-z0-9_-]*", name):
         raise ValueError(
             f"{who}: invalid name {name!r}; use lower-case letters, digits, - and _"
         )

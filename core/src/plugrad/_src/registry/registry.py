@@ -226,9 +226,9 @@ class Registry:
         )
 
     def backends(self) -> list[str]:
-        """Return the names of usable backends, best first."""
-        usable = [e.value for e in self.claimed() if e.usable]
-        return [backend.name for backend in usable]
+        """Return the names of usable backends, best first, without internal ones."""
+        names = [e.value.name for e in self.claimed() if e.usable]
+        return [name for name in names if not name.startswith("_")]
 
     def claimed(self) -> list[Entry[Backend]]:
         """Return all backends that plugins claim, usable or not, best first."""

@@ -22,12 +22,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import plugrad as pg
-from keras.src.random.seed_generator import SeedGenerator as SeedGenerator
-from keras.src.random.seed_generator import draw_seed as draw_seed
-from keras.src.random.seed_generator import make_default_seed as make_default_seed
 from plugrad import Tensor, plugin
 
+from .keras_names import SeedGenerator as SeedGenerator
 from .keras_names import config, standardize_dtype
+from .keras_names import draw_seed as draw_seed
+from .keras_names import make_default_seed as make_default_seed
 from .ops.core.abstract import BACKEND as SHAPES
 from .ops.core.variables import convert_to_tensor
 
@@ -261,8 +261,10 @@ def _log_gamma(sizes: Shape, alpha: Tensor, keys: Sequence[int | Tensor]) -> Ten
 
 # --- binomial --------------------------------------------------------------------
 
-FEW = 10  # the mean below which a number is found by summing probabilities
-FEW_STEPS = 48  # a number with a mean below 10 is larger with a probability below 1e-16
+SUMMED_MAX_MEAN = 10  # the mean below which a number is found by summing probabilities
+SUMMED_TERMS = (
+    48  # a number with a mean below 10 is larger with a probability below 1e-16
+)
 BINOMIAL_CANDIDATES = 16  # all are rejected with a probability below 1e-8
 
 
@@ -278,7 +280,7 @@ def binomial(
     n = pg.floor(_parameter(counts, sizes))
     p = _parameter(probabilities, sizes)
     rare = pg.minimum(p, 1 - p)
-    is_few = n * rare < FEW
+    is_few = n * rare < SUMMED_MAX_MEAN
     keys = _keys(seed, 3)
     few = _few_successes(sizes, pg.where(is_few, n, 0.0), rare, keys[0])
     many = _many_successes(
@@ -295,7 +297,7 @@ def _few_successes(sizes: Shape, n: Tensor, p: Tensor, key: int | Tensor) -> Ten
     """
     u = pg.random.uniform(sizes, dtype=n.dtype, seed=key)
     none = pg.exp(n * pg.log1p(-p))
-    k = pg.arange(1, FEW_STEPS, dtype=n.dtype)
+    k = pg.arange(1, SUMMED_TERMS, dtype=n.dtype)
     k = pg.reshape(k, (-1,) + (1,) * len(sizes))
     ratios = pg.maximum(n - k + 1, 0.0) / k * (p / (1 - p))
     first = pg.expand_dims(none, axis=0)

@@ -48,6 +48,7 @@ Shaped = TypeVar("Shaped", Tensor, Spec)
 _KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
 INT64 = DTYPES["int64"]
 INT64_MAX = np.iinfo(np.int64).max
+PLAIN = frozenset({bool, int, float, complex, str, bytes, list, tuple})
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
@@ -71,8 +72,9 @@ def asarray(
     Args:
         value: A tensor or variable (returned unchanged); a number; nested lists of
             numbers and tensors, which are stacked with their gradients; a NumPy array
-            or an object that NumPy converts to one; or ``str`` and ``bytes`` in place
-            of numbers.
+            or an object that NumPy converts to one; an object whose method
+            ``__plugrad_tensor__()`` returns a tensor, which keeps its gradient; or
+            ``str`` and ``bytes`` in place of numbers.
         dtype: The dtype of the result.
         copy: None returns a tensor unchanged and copies an array. True copies both; on
             cpu, wasm and opencl the result is then in C order, whatever the strides of
@@ -117,10 +119,11 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
         return creation.identity(y) if copy else y
     if isinstance(value, variable.Variable):
         return asarray(value.value, dtype=dtype)  # ``value.value`` is already an alias
-    if hasattr(value, "__plugrad_tensor__"):
-        return asarray(value.__plugrad_tensor__(), dtype=dtype, copy=copy)
     backend = active()
-    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
+    is_array = isinstance(value, np.ndarray | np.generic)
+    if not is_array and _holds_tensor(value):
+        return asarray(value.__plugrad_tensor__(), dtype=dtype, copy=copy)
+    if is_array or hasattr(value, "__array__"):
         given = array_of("asarray", value)
         text = dtype_kind(given.dtype) in "SUTO"
         own = STRING if text else given.dtype
@@ -284,10 +287,14 @@ def _has_tensors(values: Any, depth: int = 1) -> bool:
     return any(
         _has_tensors(value, depth + 1)
         if isinstance(value, list | tuple)
-        else isinstance(value, Tensor | variable.Variable)
-        or hasattr(value, "__plugrad_tensor__")
+        else isinstance(value, Tensor | variable.Variable) or _holds_tensor(value)
         for value in values
     )
+
+
+def _holds_tensor(value: Any) -> bool:
+    """Return whether an object of another library has a tensor of plugrad."""
+    return type(value) not in PLAIN and hasattr(value, "__plugrad_tensor__")
 
 
 def _stacked(values: Any, dtype: Any) -> Tensor:

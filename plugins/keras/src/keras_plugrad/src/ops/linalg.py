@@ -270,5 +270,5 @@ def jvp(
 
 
 def _detached(x: Any) -> Any:
-    """Return a result without the derivatives that were computed beside it."""
+    """Return a result without the derivatives that were computed with it."""
     return pg.stop_gradient(x) if isinstance(x, Tensor) else x

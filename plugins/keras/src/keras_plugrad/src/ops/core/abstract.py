@@ -8,10 +8,8 @@ size that differs between the two runs is unknown in the result.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -26,7 +24,7 @@ from keras_plugrad.src.keras_names import (
     tree,
 )
 
-BACKEND = "keras_shapes"
+BACKEND = "_keras_shapes"  # an internal backend
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 "
     "float64 complex64 complex128 string"
@@ -83,7 +81,6 @@ def _kernel(contract: plugin.Kernel) -> Callable[..., Any]:
     return run
 
 
-@functools.cache
 def _open() -> plugin.Runtime:
     kernels = {name: _kernel(k) for name, k in plugin.contracts().items()}
     return plugin.Runtime(
@@ -91,25 +88,11 @@ def _open() -> plugin.Runtime:
     )
 
 
-_lock = threading.Lock()
-_users: list[object] = []  # the blocks that use the backend at the moment
-
-
-@contextlib.contextmanager
-def _registered() -> Iterator[None]:
-    """Register the backend for a block, so that programs do not see it elsewhere."""
-    block = object()
-    with _lock:
-        if not _users:
-            pg.register_backend(plugin.Backend(BACKEND, open=_open, priority=-100))
-        _users.append(block)
-    try:
-        yield
-    finally:
-        with _lock:
-            _users.remove(block)
-            if not _users:
-                pg.remove_backend(BACKEND)
+@functools.cache
+def _backend() -> str:
+    """Register the backend without values, and return its name."""
+    pg.register_backend(plugin.Backend(BACKEND, open=_open, priority=-100))
+    return BACKEND
 
 
 class Inputs(NamedTuple):
@@ -136,7 +119,7 @@ def _sizes(given: Inputs) -> tuple[int, ...]:
 
 def _run(fn: Callable[..., Any], given: Inputs, size: int) -> Any:
     try:
-        with _registered(), pg.use_backend(BACKEND):
+        with pg.use_backend(_backend()):
             return _called(fn, given, size)
     except NoValues:
         return _called(fn, given, size)

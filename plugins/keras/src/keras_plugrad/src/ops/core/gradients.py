@@ -25,7 +25,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose gradient ``fun`` returns beside its value.
+    """Return a function whose gradient ``fun`` returns together with its value.
 
     ``fun(*args)`` returns ``(outputs, grad_fn)``. ``grad_fn`` is called with the
     cotangents of the outputs, and returns one gradient for each argument.

@@ -16,7 +16,7 @@ from ..core.variables import convert_to_tensor
 from .layouts import rounded, wide
 
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
-FAR = 2.0**30  # floats are clipped to this before they become int32
+MAX_COORDINATE = 2.0**30  # floats are clipped to this before they become int32
 
 
 def map_coordinates(
@@ -111,7 +111,9 @@ def _neighbors(place: Tensor, order: int) -> list[tuple[Tensor, Any]]:
 
 def _integers(x: Tensor) -> Tensor:
     """Return floats rounded down; those that are not finite become any integers."""
-    return pg.astype(pg.floor(pg.clip(pg.stop_gradient(x), -FAR, FAR)), "int32")
+    return pg.astype(
+        pg.floor(pg.clip(pg.stop_gradient(x), -MAX_COORDINATE, MAX_COORDINATE)), "int32"
+    )
 
 
 def _inside(index: Tensor, size: int, fill_mode: str) -> Tensor:

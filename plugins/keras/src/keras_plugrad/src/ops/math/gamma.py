@@ -20,7 +20,7 @@ from plugrad import Tensor
 from ..core.variables import floating, promoted
 
 HALVES = ("float16", "bfloat16")
-LARGE = 10.0  # from this shape on, the expansion is used
+EXPANSION_MIN_SHAPE = 10.0  # from this shape on, the expansion is used
 SERIES_TERMS = 40
 FRACTION_TERMS = 24
 # The coefficients c[k][n] of eta^n / a^k in the expansion: N. M. Temme, "The Asymptotic
@@ -69,7 +69,7 @@ def gammainc(x1: Any, x2: Any) -> Tensor:
     if dtype in HALVES:
         a, x = pg.astype(a, "float32"), pg.astype(x, "float32")
     a, x = pg.broadcast_arrays(a, x)
-    is_large = a >= LARGE
+    is_large = a >= EXPANSION_MIN_SHAPE
     is_near = x < a + 1
     y = pg.where(is_near, _series(a, x), 1 - _fraction(a, x))
     y = pg.where(is_large, _expansion(a, x), y)
@@ -88,7 +88,7 @@ def _only(condition: Tensor, x: Tensor, other: float) -> Tensor:
 
 def _series(a: Tensor, x: Tensor) -> Tensor:
     """Return ``x^a e^-x / Γ(a+1) · Σ x^n / ((a+1)···(a+n))`` for ``x < a + 1``."""
-    is_covered = (a >= 0) & (a < LARGE) & (x > 0) & (x < a + 1)
+    is_covered = (a >= 0) & (a < EXPANSION_MIN_SHAPE) & (x > 0) & (x < a + 1)
     a = _only(is_covered, a, 1.0)
     x = _only(is_covered, x, 1.0)
     total = pg.ones_like(x)
@@ -102,7 +102,7 @@ def _fraction(a: Tensor, x: Tensor) -> Tensor:
 
     The fraction is ``1 / (x+1-a - 1(1-a) / (x+3-a - 2(2-a) / (x+5-a - ···)))``.
     """
-    is_covered = (a > 0) & (a < LARGE) & (x >= a + 1) & (x < math.inf)
+    is_covered = (a > 0) & (a < EXPANSION_MIN_SHAPE) & (x >= a + 1) & (x < math.inf)
     a_safe = _only(is_covered, a, 1.0)
     x = _only(is_covered, x, 2.0)
     rest = pg.zeros_like(x)
@@ -119,9 +119,9 @@ def _expansion(a: Tensor, x: Tensor) -> Tensor:
     With ``m = x / a - 1`` and ``eta² / 2 = m - log(1 + m)``, it is
     ``erfc(-eta √(a/2)) / 2 - e^(-a eta² / 2) / √(2πa) · Σ c[k][n] eta^n / a^k``.
     """
-    is_covered = (a >= LARGE) & (a < math.inf) & (x > 0) & (x < math.inf)
-    a = _only(is_covered, a, LARGE)
-    x = _only(is_covered, x, LARGE)
+    is_covered = (a >= EXPANSION_MIN_SHAPE) & (a < math.inf) & (x > 0) & (x < math.inf)
+    a = _only(is_covered, a, EXPANSION_MIN_SHAPE)
+    x = _only(is_covered, x, EXPANSION_MIN_SHAPE)
     eta = _deviation((x - a) / a)
     near = pg.clip(eta, -2.0, 2.0)
     total = _polynomial([_polynomial(row, near) for row in EXPANSION], 1 / a)
