@@ -26,6 +26,7 @@ TESTS_OF_REPLAYS = {
     "test_profile_shows_regions",
     "test_python_does_not_run_again",
     "test_the_precision_of_the_process_is_compared_too",
+    "test_the_state_of_frozen_packages_is_not_compared",
     "test_the_memory_is_free_before_the_next_kernel",
     "test_the_third_call_is_the_first_that_is_replayed",
 }
