@@ -96,7 +96,7 @@ PYTEST := $(ENV)/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
 TEST := $(PYTEST) $(WHEELS) --primitives
 
 # There is a worker for each core, so additional BLAS threads would only wait.
-test: export OMP_NUM_THREADS := 1
+test test-all: export OMP_NUM_THREADS := 1
 test: $(READY)
 	$(TEST) $(if $(filter tests/%,$(ARGS)),$(ARGS),$(OURS) $(KIT) $(ARGS))
 
