@@ -162,7 +162,7 @@ def test_bfloat16_matrices_stay_bfloat16(backend, tmp_path):
     )
     step = [model.logits(TOKENS[:n]).numpy()[-1] for n in (1, 2)]
     np.testing.assert_allclose(step, found.numpy()[:2], **TOLERANCE)
-    expected = "bfloat16" if backend in ("cpu", "wasm") else "float32"
+    expected = "float32" if backend == "primitives" else "bfloat16"
     matrices = model._active_params().matrices.values()
     assert {w.values.dtype.name for w in matrices} == {expected}
 

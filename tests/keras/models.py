@@ -47,7 +47,8 @@ def set_weights(model):
     random = np.random.default_rng(0)
     values = []
     for weight in model.weights:
-        drawn = random.normal(size=weight.shape) / np.sqrt(max(weight.shape[0], 1))
+        inputs = weight.shape[0] if weight.shape else 1
+        drawn = random.normal(size=weight.shape) / np.sqrt(max(inputs, 1))
         values.append(abs(drawn) if "variance" in weight.name else drawn)
     model.set_weights([value.astype(np.float32) for value in values])
 
@@ -75,12 +76,17 @@ def compiled(name, **options):
     return model
 
 
-def trained(name, **options):
-    """Return the loss of each step, and the predictions after training."""
+def trained(name, *, path=None, **options):
+    """Return the loss of each step, and the predictions after training.
+
+    With ``path``, the trained model is saved there.
+    """
     model = compiled(name, **options)
     x, y = data(model)
     losses = []
     for batch in zip(x, y, strict=True):
         model.reset_metrics()
         losses.append(float(model.train_on_batch(*batch)[0]))
+    if path is not None:
+        model.save(path)
     return losses, model.predict(x[0], verbose=0).tolist()

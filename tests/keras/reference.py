@@ -1,4 +1,7 @@
-"""Write ``reference.json``: what Keras on JAX computes for the models.
+"""Write what Keras on JAX computes for the models.
+
+``reference.json`` contains the losses and the predictions, ``images.keras`` one of the
+trained models.
 
 Run it with Keras and JAX installed::
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from tests.keras.models import MODELS, trained
 
 FILE = Path(__file__).with_name("reference.json")
+MODEL = Path(__file__).with_name("images.keras")
 
 
 def recorded():
@@ -19,5 +23,6 @@ def recorded():
 
 
 if __name__ == "__main__":
-    found = {name: trained(name) for name in MODELS}
+    paths = {"images": MODEL}
+    found = {name: trained(name, path=paths.get(name)) for name in MODELS}
     FILE.write_text(json.dumps(found) + "\n")

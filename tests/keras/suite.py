@@ -4,6 +4,13 @@ The tests come from a checkout of Keras, and run with the Keras that is installe
 
     make test-keras SUITE=../keras FILES="ops/nn_test.py layers/core"
 
+Tests of dtypes compare with JAX, which has to be installed. To find out which failures
+are this backend's, run the same tests on JAX, and compare (see ``outcomes.py``)::
+
+    python -m tests.keras.suite ../keras --results plugrad.jsonl
+    python -m tests.keras.suite ../keras --results jax.jsonl --backend jax
+    python -m tests.keras.outcomes plugrad.jsonl jax.jsonl
+
 As long as a nightly build has no tag, its tests are those of another day. Some names
 have moved since: ``backend.cast`` is ``backend.ops.cast`` today, for example. This
 module adds the old names, so that such tests run.
@@ -12,6 +19,7 @@ module adds the old names, so that such tests run.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -20,6 +28,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+RESULTS = "PLUGRAD_KERAS_RESULTS"
 OLD_NAMES = (
     "cast",
     "cond",
@@ -52,6 +61,18 @@ def pytest_configure() -> None:
             setattr(backend, name, value)
 
 
+def pytest_runtest_logreport(report) -> None:
+    """Append the outcome of a test to the file of results, if one was asked for."""
+    path = os.environ.get(RESULTS)
+    if path is None or (report.when != "call" and report.passed):
+        return
+    row = {"test": report.nodeid, "when": report.when, "outcome": report.outcome}
+    if report.failed:
+        row["reason"] = str(report.longrepr.reprcrash.message)[:400]
+    with Path(path).open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
 def files_of(suite: Path, wanted: list[str]) -> list[Path]:
     """Return test files of a checkout, relative to ``keras/src``."""
     folder = suite / "keras" / "src"
@@ -64,24 +85,33 @@ def files_of(suite: Path, wanted: list[str]) -> list[Path]:
     return [path.relative_to(folder) for path in found]
 
 
+def run(options: argparse.Namespace, folder: str) -> int:
+    """Run the tests that are in ``folder``."""
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", folder, folder]
+    command += ["-p", "tests.keras.suite", "-p", "no:cacheprovider", "--tb=line"]
+    command += ["--continue-on-collection-errors"]
+    command += ["-k", options.k] if options.k else []
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {"KERAS_BACKEND": options.backend, "PYTHONPATH": path}
+    if options.results:
+        environment[RESULTS] = str(options.results.absolute())
+    return subprocess.run(command, env=os.environ | environment, check=False).returncode
+
+
 def main() -> int:
     """Copy the tests into a folder without packages, and run them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suite", type=Path, help="a checkout of Keras")
     parser.add_argument("files", nargs="*", help="files or folders of keras/src")
     parser.add_argument("-k", default="", help="passed to pytest")
+    parser.add_argument("--backend", default="plugrad", help="a backend of Keras")
+    parser.add_argument("--results", type=Path, help="append outcomes, as JSON lines")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for path in files_of(options.suite, options.files):
             name = "__".join(path.parts)
             shutil.copy(options.suite / "keras" / "src" / path, Path(folder) / name)
-        command = [sys.executable, "-m", "pytest", "-q", "--rootdir", folder, folder]
-        command += ["-p", "tests.keras.suite", "-p", "no:cacheprovider", "--tb=line"]
-        command += ["--continue-on-collection-errors"]
-        command += ["-k", options.k] if options.k else []
-        environment = {"KERAS_BACKEND": "plugrad", "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=os.environ | environment, check=False)
-    return done.returncode
+        return run(options, folder)
 
 
 if __name__ == "__main__":

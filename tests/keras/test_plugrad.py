@@ -57,3 +57,44 @@ def test_relevances_of_a_model(backend):
         np.testing.assert_array_equal(bias.numpy(), 0.0)
     total = found.input.numpy().sum(axis=1)
     np.testing.assert_allclose(total, model(X).numpy()[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def recurrent_network():
+    layers = [
+        keras.layers.Bidirectional(keras.layers.LSTM(4, return_sequences=True)),
+        keras.layers.Conv1D(3, 2),
+        keras.layers.Flatten(),
+        keras.layers.Dense(2, "softmax"),
+    ]
+    return keras.Sequential([keras.Input((5, 1)), *layers])
+
+
+@pytest.mark.parametrize("create", [network, recurrent_network])
+def test_models_are_exported_to_onnx(create, backend, tmp_path):
+    onnx = pytest.importorskip("plugrad_onnx", reason="plugrad-onnx is not installed")
+    model = create()
+    x = X.reshape(X.shape + (1,) * (len(model.input_shape) - X.ndim))
+    onnx.save(model, [x], tmp_path / "model.onnx")
+    found = onnx.load(tmp_path / "model.onnx")(x)
+    np.testing.assert_allclose(found.numpy(), model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+def test_gradients_of_a_step_can_be_changed(jit, backend):
+    class Clipped(keras.Model):
+        def value_and_grad(self, f, **options):
+            gradient_of = super().value_and_grad(f, **options)
+
+            def signs(values):
+                found, gradients = gradient_of(values)
+                return found, pg.tree.map(pg.sign, gradients)
+
+            return signs
+
+    inputs = keras.Input((5,))
+    model = Clipped(inputs, keras.layers.Dense(1)(inputs))
+    model.compile(keras.optimizers.SGD(0.125), "mse", jit_compile=jit)
+    before = model.get_weights()
+    model.train_on_batch(X, Y)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_allclose(abs(new - old), 0.125, rtol=1e-5)

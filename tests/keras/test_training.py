@@ -8,8 +8,8 @@ import plugrad as pg
 import pytest
 from keras_plugrad.src.trainer import FROZEN
 
-from tests.keras.models import MODELS, compiled, data, trained
-from tests.keras.reference import recorded
+from tests.keras.models import MODELS, STEPS, compiled, data, trained
+from tests.keras.reference import MODEL, recorded
 
 RECORDED = recorded()
 
@@ -29,7 +29,8 @@ def test_jit_records_a_step_once(name, backend):
     x, y = data(model)
     step = pg.jit(model.train_step, frozen=FROZEN)
     model._symbolic_build(data_batch=(x[0], y[0]))
-    state = model._state(True)
+    groups = model._groups(train=True)
+    state = tuple([v.value for v in group] for group in groups)
     for batch in zip(x, y, strict=True):
         _, state = step(state, tuple(map(pg.asarray, batch)))
     explained = step.explain(state, (pg.asarray(x[0]), pg.asarray(y[0])))
@@ -111,6 +112,16 @@ def test_models_are_saved_and_loaded(backend, tmp_path):
     for one, other in zip(model.get_weights(), loaded.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(model(x[1]).numpy(), loaded(x[1]).numpy())
+
+
+def test_a_model_that_jax_trained_is_loaded(backend):
+    model = keras.models.load_model(MODEL)
+    x, y = data(model)
+    _, expected = RECORDED["images"]
+    found = model.predict(x[0], verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert model.optimizer.iterations.numpy() == STEPS
+    assert model.train_on_batch(x[0], y[0])[0] < RECORDED["images"][0][0]
 
 
 def test_mixed_precision_trains(backend):

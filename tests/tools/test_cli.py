@@ -103,6 +103,14 @@ def test_backends(run_command):
     assert closed["toy"]["state"] == "open"  # it had been opened
 
 
+def test_internal_backends_are_not_listed(run_command):
+    with toy("_internal"):
+        _, _, rows = run_command("backends")
+        _, _, found = run_command("kernels")
+    assert "_internal" not in rows_by(rows, "name")
+    assert "_internal" not in found["kernels"][0]
+
+
 def test_no_open_opens_nothing(run_command):
     def fail():
         raise OSError("no device\nat all")

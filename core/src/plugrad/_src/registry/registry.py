@@ -227,8 +227,11 @@ class Registry:
 
     def backends(self) -> list[str]:
         """Return the names of usable backends, best first, without internal ones."""
-        names = [e.value.name for e in self.claimed() if e.usable]
-        return [name for name in names if not name.startswith("_")]
+        return [entry.value.name for entry in self.listed() if entry.usable]
+
+    def listed(self) -> list[Entry[Backend]]:
+        """Return the backends that users see, usable or not, best first."""
+        return [e for e in self.claimed() if not e.value.name.startswith("_")]
 
     def claimed(self) -> list[Entry[Backend]]:
         """Return all backends that plugins claim, usable or not, best first."""

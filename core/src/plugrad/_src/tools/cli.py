@@ -185,7 +185,7 @@ def backends(options: argparse.Namespace) -> Answer:
     """List the backends, best first, with their owner, state and dtypes."""
     errors = _open_all(options)
     active, none = _active(options)
-    rows = [_backend(entry, active, errors) for entry in registry.claimed()]
+    rows = [_backend(entry, active, errors) for entry in registry.listed()]
     lines = [table(rows) or _nothing("backend")]
     if rows and none:
         lines.append(f"none is active: {none}")

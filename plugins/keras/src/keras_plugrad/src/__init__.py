@@ -10,7 +10,9 @@ from keras_plugrad.src.ops.core import device_scope as device_scope
 from keras_plugrad.src.ops.core import name_scope as name_scope
 
 distribution_lib = None  # plugrad-mpi trains on several processes
-IS_THREAD_SAFE = True
+# Keras then calls callbacks in the thread that trains. Steps have finished when they
+# return, so callbacks in another thread would save no time.
+IS_THREAD_SAFE = False
 SUPPORTS_COMPLEX_DTYPES = True
 SUPPORTS_GRADIENT = True
 SUPPORTS_RAGGED_TENSORS = False

@@ -32,6 +32,21 @@ def current(scope: Any, variables: Sequence[Any]) -> list[Any]:
 class Steps:
     """The steps of a model; ``trainer.Trainer`` calls them."""
 
+    def value_and_grad(self: Any, f: Any, **options: Any) -> Any:
+        """Return a function that returns the value and the gradient of ``f``.
+
+        ``train_step`` calls this method. Override it to change how gradients are
+        computed, or what is done with them: to average them over several processes,
+        to clip them, or to add noise.
+
+        Args:
+            f: A function of the list of trainable values. It returns the scaled loss,
+                and what else the step needs.
+            options: The options of ``plugrad.value_and_grad``.
+
+        """
+        return pg.value_and_grad(f, **options)
+
     def train_step(self: Any, state: State, data: Any) -> tuple[Any, State]:
         """Return the logs of a batch and the state after its update.
 
@@ -51,7 +66,7 @@ class Steps:
             )
             return self.optimizer.scale_loss(found[0]), found
 
-        gradient_of = pg.value_and_grad(scaled_loss, has_aux=True)
+        gradient_of = self.value_and_grad(scaled_loss, has_aux=True)
         (_, found), gradients = gradient_of(list(trainable))
         loss, y_pred, non_trainable, metrics = found
         trainable, optimizer = self.optimizer.stateless_apply(

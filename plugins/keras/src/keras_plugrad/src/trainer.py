@@ -22,6 +22,8 @@ from .steps import State, Steps
 # when it is compiled. To compare all objects of Keras before each step takes too long.
 FROZEN = "keras", "keras_plugrad"
 Step = Callable[[State, Any], tuple[Any, State]]
+# The variables whose values are a state, in the same order.
+Groups = tuple[list[Any], list[Any], list[Any], list[Any]]
 
 
 class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
@@ -80,35 +82,25 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
 
     # --- the state -------------------------------------------------------------------
 
-    def _state(self, with_optimizer: bool) -> State:
-        """Return the values of all variables."""
-        optimizer = self.optimizer.variables if with_optimizer else []
-        groups = (
-            self.trainable_variables,
-            self.non_trainable_variables,
-            optimizer,
-            self.metrics_variables,
-        )
-        one, two, three, four = [[v.value for v in group] for group in groups]
-        return one, two, three, four
+    def _groups(self, *, train: bool = False) -> Groups:
+        """Return the variables that a step takes and returns.
 
-    def _set_state(self, state: State, with_optimizer: bool) -> None:
-        """Assign values to all variables."""
-        optimizer = self.optimizer.variables if with_optimizer else []
-        groups = (
+        To find them, Keras searches all layers, so a loop does this once.
+        """
+        return (
             self.trainable_variables,
             self.non_trainable_variables,
-            optimizer,
+            self.optimizer.variables if train else [],
             self.metrics_variables,
         )
+
+    def _step(self, function: Any, batches: list[Any], groups: Groups) -> Any:
+        """Run a function of steps on variables; return its logs."""
+        one, two, three, four = [[v.value for v in group] for group in groups]
+        found, state = function((one, two, three, four), batches)
         for group, values in zip(groups, state, strict=True):
             for variable, value in zip(group, values, strict=True):
                 variable._direct_assign(value)
-
-    def _step(self, function: Any, batches: list[Any], *, train: bool = False) -> Any:
-        """Run a function of steps on the model's variables; return its logs."""
-        found, state = function(self._state(train), batches)
-        self._set_state(state, train)
         return found
 
     # --- fit -------------------------------------------------------------------------
@@ -230,11 +222,12 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
     def _train_epoch(self, epoch: Any, listeners: Any) -> dict[str, Any]:
         """Train on all batches of an epoch; return the logs at its end."""
         logs: Any = {}
+        groups = self._groups(train=True)
         with epoch.catch_stop_iteration():
             for begin, end, batches in epoch.enumerate_epoch():
                 listeners.on_train_batch_begin(begin)
-                logs = self._step(self.train_function, batches, train=True)
-                listeners.on_train_batch_end(end, pythonify_logs(logs))
+                logs = self._step(self.train_function, batches, groups)
+                listeners.on_train_batch_end(end, logs)
                 if self.stop_training:
                     break
         return dict(pythonify_logs(self._get_metrics_result_or_logs(logs)))
@@ -276,10 +269,11 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
         listeners.on_test_begin()
         self.reset_metrics()
         logs: Any = {}
+        groups = self._groups()
         for begin, end, batches in epoch.enumerate_epoch():
             listeners.on_test_batch_begin(begin)
-            logs = self._step(self.test_function, batches)
-            listeners.on_test_batch_end(end, pythonify_logs(logs))
+            logs = self._step(self.test_function, batches, groups)
+            listeners.on_test_batch_end(end, logs)
             if self.stop_evaluating:
                 break
         found = dict(pythonify_logs(self._get_metrics_result_or_logs(logs)))
@@ -309,9 +303,10 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
         self.stop_predicting = False
         listeners.on_predict_begin()
         parts = []
+        groups = self._groups()
         for begin, end, batches in epoch.enumerate_epoch():
             listeners.on_predict_batch_begin(begin)
-            found = self._step(self.predict_function, batches)
+            found = self._step(self.predict_function, batches, groups)
             parts.append(tree.map_structure(convert_to_numpy, found))
             listeners.on_predict_batch_end(end, {"outputs": found})
             if self.stop_predicting:
@@ -355,9 +350,8 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
         batch = _batch(x, y, sample_weight)
         self._symbolic_build(data_batch=batch)
         self.make_train_function()
-        return self._logs(
-            self._step(self.train_function, [batch], train=True), return_dict
-        )
+        groups = self._groups(train=True)
+        return self._logs(self._step(self.train_function, [batch], groups), return_dict)
 
     def test_on_batch(
         self,
@@ -371,14 +365,15 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
         batch = _batch(x, y, sample_weight)
         self._symbolic_build(data_batch=batch)
         self.make_test_function()
-        return self._logs(self._step(self.test_function, [batch]), return_dict)
+        groups = self._groups()
+        return self._logs(self._step(self.test_function, [batch], groups), return_dict)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the predictions for a batch as NumPy arrays."""
         if not all(layer.built for layer in self._flatten_layers()):
             self(tree.map_structure(_as_tensor, x))
         self.make_predict_function()
-        found = self._step(self.predict_function, [(x,)])
+        found = self._step(self.predict_function, [(x,)], self._groups())
         return tree.map_structure(convert_to_numpy, found)
 
     def _logs(self, logs: Any, return_dict: bool) -> Any:

@@ -6,6 +6,7 @@ The kernels that ``jit`` records become nodes.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def save(
         )
     with pg.use_backend("cpu"):  # its native arrays are NumPy arrays
         values = [copy.copy(pg.asarray(x).to("cpu")) for x in example_inputs]
-        explanation = pg.jit(f).explain(*values)
+        explanation = pg.jit(f, frozen=_packages()).explain(*values)
     graph = explanation.graph
     if graph is None:
         raise ValueError(f"save: the function cannot be recorded: {explanation.reason}")
@@ -84,3 +85,13 @@ def save(
     if path is not None:
         onnx.save(model, str(path))
     return model
+
+
+def _packages() -> list[str]:
+    """Return the packages that are imported.
+
+    The recording is used once, so nothing that the function reads can change before.
+    To examine it would only reject what ``jit`` cannot watch, such as Keras' state.
+    """
+    packages = {name.partition(".")[0] for name in list(sys.modules)}
+    return sorted(name for name in packages if name.isidentifier())
