@@ -223,6 +223,9 @@ def compare_with_snntorch() -> None:
 # --- comparing -------------------------------------------------------------------
 
 
+CALLS = 8  # in a turn
+
+
 def compare(
     name: str, theirs: Callable[[], Any], ours: Callable[[Any], Any], x: pg.Tensor
 ) -> None:
@@ -231,7 +234,7 @@ def compare(
     difference = np.abs(found - expected).max() / np.abs(expected).max()
     jitted = pg.jit(ours)
     peer, eager, replayed = best_ms(
-        [theirs, lambda: ours(x).numpy(), lambda: jitted(x).numpy()]
+        [theirs, lambda: ours(x).numpy(), lambda: jitted(x).numpy()], calls=CALLS
     )
     reason = jitted.explain(x).reason
     if reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from keras.src.trainers.trainer import BaseTrainer
 from keras.src.utils import traceback_utils
 from keras.src.utils.python_utils import pythonify_logs
 
-from .keras_names import tree
+from .keras_names import config, tree
 from .ops.core import convert_to_numpy, convert_to_tensor
 from .steps import State, Steps
 
@@ -127,6 +128,7 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
     ) -> Any:
         """Train the model; see ``keras.Model.fit``."""
         self._assert_compile_called("fit")
+        epochs = _at_most(config.max_epochs(), epochs)
         data = x, y, sample_weight
         if validation_split and validation_data is None:
             data, validation_data = array_slicing.train_validation_split(
@@ -350,6 +352,7 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
         batch = _batch(x, y, sample_weight)
         self._symbolic_build(data_batch=batch)
         self.make_train_function()
+        self.reset_metrics()
         groups = self._groups(train=True)
         return self._logs(self._step(self.train_function, [batch], groups), return_dict)
 
@@ -365,6 +368,7 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
         batch = _batch(x, y, sample_weight)
         self._symbolic_build(data_batch=batch)
         self.make_test_function()
+        self.reset_metrics()
         groups = self._groups()
         return self._logs(self._step(self.test_function, [batch], groups), return_dict)
 
@@ -379,6 +383,14 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
     def _logs(self, logs: Any, return_dict: bool) -> Any:
         logs = tree.map_structure(lambda value: np.array(convert_to_numpy(value)), logs)
         return logs if return_dict else self._flatten_metrics_in_order(logs)
+
+
+def _at_most(limit: int | None, epochs: int) -> int:
+    """Return the number of epochs, limited by ``keras.config.set_max_epochs``."""
+    if not limit or epochs <= limit:
+        return epochs
+    warnings.warn(f"Limiting epochs to {limit}", stacklevel=3)
+    return limit
 
 
 def _as_tensor(x: Any) -> Any:

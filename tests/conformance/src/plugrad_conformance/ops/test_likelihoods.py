@@ -183,6 +183,14 @@ def test_log_probabilities_are_valid_logits(backend):
     np.testing.assert_allclose(y.numpy(), logs.numpy(), rtol=1e-5)
 
 
+def test_ctc_loss_of_a_label_that_is_the_blank(backend):
+    # A label is told from a blank by its position; the value is that of optax.
+    logits = (np.arange(24.0, dtype=np.float32).reshape(2, 4, 3) - 12) / 100
+    labels = [[1, 2, 1, 0], [1, 2, 0, 2]]
+    y = losses.ctc_loss(labels, logits, label_lengths=[3, 3], reduction="none")
+    np.testing.assert_allclose(y.numpy().mean(), 2.448645, rtol=1e-5)
+
+
 def test_reductions_of_ctc_loss(backend):
     logits = RNG.normal(size=(2, 4, 3))
     labels = [[1, 2], [2, 1]]

@@ -96,7 +96,10 @@ def _lengths(name: str, given: TensorLike | None, batch: int, limit: int) -> Ten
 
 
 def _states(ids: Tensor, blank: int) -> tuple[Tensor, Tensor]:
-    """Return the class of each state, and whether advancing by two may lead to it."""
+    """Return the class of each state, and whether advancing by two may lead to it.
+
+    It may not between equal classes: between blanks, and between repeated labels.
+    """
     batch, size = ids.shape
     blanks = creation.full((batch, size), blank, dtype=ids.dtype)
     pairs = shape.stack([blanks, ids], axis=2)
@@ -104,8 +107,7 @@ def _states(ids: Tensor, blank: int) -> tuple[Tensor, Tensor]:
     last = creation.full((batch, 1), blank, dtype=ids.dtype)
     states = shape.concat([pairs, last], axis=1)
     earlier = _shift_states(states, 2, blank)
-    differs = compare.not_equal(states, earlier)
-    return states, compare.logical_and(differs, compare.not_equal(states, blank))
+    return states, compare.not_equal(states, earlier)
 
 
 def _shift_states(x: Tensor, by: int, value: float) -> Tensor:
