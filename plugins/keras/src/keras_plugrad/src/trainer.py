@@ -144,7 +144,7 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
             class_weight=class_weight,
         )
         listeners = self._listeners(callbacks, epoch, verbose, epochs, add_history=True)
-        numbers = range(self._initial_epoch or initial_epoch, epochs)
+        numbers = range(initial_epoch, epochs)
         self._train(epoch, numbers, listeners, validation, validation_freq)
         return self.history
 
@@ -204,7 +204,8 @@ class Trainer(Steps, BaseTrainer):  # type: ignore[misc]
         """Train for some epochs, and validate after some of them."""
         self.stop_training = False
         self.make_train_function()
-        listeners.on_train_begin()
+        listeners.on_train_begin()  # it may set the epoch to resume from
+        epochs = range(self._initial_epoch or epochs.start, epochs.stop)
         logs: dict[str, Any] = {}
         for epoch in epochs:
             self.reset_metrics()

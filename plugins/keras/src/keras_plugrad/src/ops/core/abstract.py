@@ -105,8 +105,7 @@ class Inputs(NamedTuple):
 def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return what ``fn`` returns, with symbolic tensors in place of tensors."""
     given = Inputs(args, kwargs)
-    with StatelessScope(), SymbolicScope():
-        results = [_run(fn, given, size) for size in _sizes(given)]
+    results = [_run(fn, given, size) for size in _sizes(given)]
     return tree.map_structure(_symbol, results[0], results[-1])
 
 
@@ -118,11 +117,16 @@ def _sizes(given: Inputs) -> tuple[int, ...]:
 
 
 def _run(fn: Callable[..., Any], given: Inputs, size: int) -> Any:
+    """Call a function without values if it reads none, and on zeros if it does.
+
+    Each call has its own scope, because a scope keeps what was assigned to variables.
+    """
     try:
-        with pg.use_backend(_backend()):
+        with StatelessScope(), SymbolicScope(), pg.use_backend(_backend()):
             return _called(fn, given, size)
     except NoValues:
-        return _called(fn, given, size)
+        with StatelessScope(), SymbolicScope():
+            return _called(fn, given, size)
 
 
 def _called(fn: Callable[..., Any], given: Inputs, size: int) -> Any:

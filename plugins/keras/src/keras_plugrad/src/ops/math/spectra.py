@@ -134,14 +134,20 @@ def istft(
 
 
 def _overlapped(frames: Tensor, weights: Tensor | None, stride: int) -> Tensor:
-    """Return the sums of weighted windows, divided by the sums of squared weights."""
+    """Return the sums of weighted windows, divided by the sums of squared weights.
+
+    The sums of squares are those in the middle of a long signal, also at its ends.
+    """
     if weights is None:
         return pg.signal.overlap_and_add(frames, stride)
-    y = pg.signal.overlap_and_add(frames * weights, stride)
-    squares = pg.broadcast_to(pg.square(weights), frames.shape[-2:])
-    norm = pg.signal.overlap_and_add(squares, stride)
+    size = weights.shape[0]
+    overlaps = -(-size // stride)
+    squares = pg.pad(pg.square(weights), [(0, overlaps * stride - size)])
+    norm = pg.sum(pg.reshape(squares, (overlaps, stride)), axis=0)
+    norm = pg.tile(norm, (overlaps,))[:size]
     is_covered = norm > LEAST
-    return pg.where(is_covered, y / pg.where(is_covered, norm, 1.0), 0.0)
+    scaled = pg.where(is_covered, weights / pg.where(is_covered, norm, 1.0), 0.0)
+    return pg.signal.overlap_and_add(frames * scaled, stride)
 
 
 def _window(
