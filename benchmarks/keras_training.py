@@ -1,12 +1,14 @@
 """Compare the steps of training of Keras on plugrad with those of Keras on JAX.
 
 Each backend trains in a process of its own, several times in turn, on one core. The
-table shows steps per second in the best epoch, and plugrad's divided by JAX's. The
-batches have 64 images of 28 x 28 pixels::
+table shows steps per second in the best epoch, and plugrad's divided by the peer's. The
+batches have 64 images of 28 x 28 pixels. With ``mobilenet``, a step is a prediction of
+MobileNetV2 for 4 images of 224 x 224 pixels::
 
     python -m benchmarks.keras_training [--models mlp lstm] [--rounds 3]
+    python -m benchmarks.keras_training --models mobilenet --peer torch
 
-In addition to keras-plugrad, it needs ``pip install jax``.
+In addition to keras-plugrad, it needs ``pip install jax``, or the other peer.
 """
 
 import argparse
@@ -18,6 +20,8 @@ import time
 
 BATCH = 64
 STEPS = 16  # per epoch
+IMAGES = 4  # of MobileNetV2, in a batch
+BATCHES = 4  # of such images, in a prediction
 EPOCHS = 6  # of which the first compiles
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -60,11 +64,29 @@ def transformer():
     return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
 
 
+def predictions_per_second():
+    """Return the batches per second of the best prediction of MobileNetV2."""
+    import keras
+    import numpy as np
+
+    model = keras.applications.MobileNetV2(weights=None)
+    images = np.random.default_rng(0).uniform(size=(IMAGES * BATCHES, 224, 224, 3))
+    best = 0.0
+    for repeat in range(EPOCHS):
+        start = time.perf_counter()
+        model.predict(images.astype(np.float32), batch_size=IMAGES, verbose=0)
+        if repeat:
+            best = max(best, BATCHES / (time.perf_counter() - start))
+    return best
+
+
 def steps_per_second(name):
     """Return the steps per second of the best epoch."""
     import keras
     import numpy as np
 
+    if name == "mobilenet":
+        return predictions_per_second()
     random = np.random.default_rng(0)
     x = random.normal(size=(BATCH * STEPS, 28, 28)).astype(np.float32)
     y = random.integers(0, 10, BATCH * STEPS)
@@ -103,21 +125,22 @@ def main():
     """Print the table, or measure in this process with ``--run``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=MODELS)
+    parser.add_argument("--peer", default="jax", help="another backend of Keras")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--run", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         print(json.dumps({name: steps_per_second(name) for name in options.run}))
         return
-    best = {"plugrad": {}, "jax": {}}
+    best = {"plugrad": {}, options.peer: {}}
     for _ in range(options.rounds):
         for backend, found in best.items():
             for name, value in measured(backend, options.models).items():
                 found[name] = max(found.get(name, 0.0), value)
-    print("model        plugrad     jax   ratio")
+    print(f"model        plugrad{options.peer:>8}   ratio")
     for name in options.models:
-        ours, theirs = best["plugrad"][name], best["jax"][name]
-        print(f"{name:12}{ours:8.0f}{theirs:8.0f}{ours / theirs:8.2f}")
+        ours, theirs = best["plugrad"][name], best[options.peer][name]
+        print(f"{name:12}{ours:8.1f}{theirs:8.1f}{ours / theirs:8.2f}")
 
 
 if __name__ == "__main__":

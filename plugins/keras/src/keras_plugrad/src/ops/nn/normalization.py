@@ -59,11 +59,14 @@ def batch_normalization(
         v = convert_to_tensor(v)
         return v if axis == len(x.shape) - 1 else pg.reshape(v, shape)
 
-    means: Any = channels(mean)
-    variances: Any = channels(variance)
-    y = pg.batch_norm(
-        x, means, variances, channels(offset), channels(scale), epsilon=float(epsilon)
-    )
+    # Written out, because jit joins these kernels with the activation after them; the
+    # kernel FusedBatchNorm would read and write the whole array once more.
+    factors: Any = pg.rsqrt(channels(variance) + float(epsilon))
+    if scale is not None:
+        factors = factors * channels(scale)
+    y = (x - channels(mean)) * factors
+    if offset is not None:
+        y = y + channels(offset)
     return y if y.dtype == x.dtype else pg.astype(y, x.dtype)
 
 
