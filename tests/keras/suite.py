@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,9 @@ ADAPTED = {
         "CPU_DEVICES[backend.backend()]": 'CPU_DEVICES.get(backend.backend(), "cpu")',
     }
 }
+
+# Some tests import helpers from others.
+IMPORTED = re.compile(r"from keras\.src\.([\w.]+_test)\b")
 
 
 def pytest_configure() -> None:
@@ -98,18 +102,26 @@ def files_of(suite: Path, wanted: list[str]) -> list[Path]:
     return [path.relative_to(folder) for path in found]
 
 
-def copy_test(source: Path, path: Path, folder: Path) -> None:
-    """Copy a test file into a folder, with the names that ``ADAPTED`` has for it."""
+def copy_test(source: Path, path: Path, folder: Path) -> str:
+    """Copy a test file, and the test files that it imports; return its new name."""
     name = "__".join(path.parts)
     text = (source / path).read_text()
     for old, new in ADAPTED.get(name, {}).items():
         text = text.replace(old, new)
+    for module in IMPORTED.findall(text):
+        copy_test(source, Path(*module.split(".")).with_suffix(".py"), folder)
+    text = IMPORTED.sub(lambda found: f"from {found[1].replace('.', '__')}", text)
     (folder / name).write_text(text)
+    return name
 
 
 def run(options: argparse.Namespace, folder: str) -> int:
-    """Run the tests that are in ``folder``."""
-    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", folder, folder]
+    """Run the tests of the files, in ``folder``."""
+    suite = options.suite / "keras" / "src"
+    paths = files_of(options.suite, options.files)
+    names = [copy_test(suite, path, Path(folder)) for path in paths]
+    files = [str(Path(folder) / name) for name in names]
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", folder, *files]
     command += ["-p", "tests.keras.suite", "-p", "no:cacheprovider", "--tb=line"]
     command += ["--continue-on-collection-errors"]
     command += ["-k", options.k] if options.k else []
@@ -130,8 +142,6 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="append outcomes, as JSON lines")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for path in files_of(options.suite, options.files):
-            copy_test(options.suite / "keras" / "src", path, Path(folder))
         return run(options, folder)
 
 

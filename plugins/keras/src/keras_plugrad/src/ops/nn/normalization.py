@@ -61,7 +61,8 @@ def batch_normalization(
 
     # Written out, because jit joins these kernels with the activation after them; the
     # kernel FusedBatchNorm would read and write the whole array once more.
-    factors: Any = pg.rsqrt(channels(variance) + float(epsilon))
+    variances: Any = channels(variance)
+    factors: Any = pg.rsqrt(variances + float(epsilon))
     if scale is not None:
         factors = factors * channels(scale)
     y = (x - channels(mean)) * factors
