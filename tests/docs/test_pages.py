@@ -127,6 +127,7 @@ PAGES = [
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("docs/language-models.md", 2, shows="jit rms_norm rotary_embedding grad"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
+    Page("examples/webgpu/README.md", 2, backend="webgpu"),
     Page("plugins/attribution/README.md", 1),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/gguf/README.md", 1),
@@ -169,7 +170,7 @@ NEEDS = {
     "safetensors": "needs safetensors: pip install safetensors",
     "plugrad_gradient_packs": "examples/gradient_packs is not installed",
 }
-OPTIONAL = ("wasm", "opencl")  # backends that some programs choose
+OPTIONAL = ("wasm", "opencl", "webgpu")  # backends that some programs choose
 DEVICE = re.compile(r"\d+: .* \((gpu|cpu|accelerator), .*\)")
 
 
