@@ -13,7 +13,7 @@ import numpy as np
 from plugrad.geometry import Shape, Windows
 
 from ..plans import Plan, Planner, Slot, Use
-from ..source import AXIS_GROUPS, LOOP_TURNS, VALUE, XYZW, loaded
+from ..source import AXIS_GROUPS, LOOP_TURNS, VALUE, XYZW, Number, loaded
 from .products import TILE, Tile, tile_head
 from .reduce import reduce
 from .windows import Geometry, turns
@@ -63,13 +63,8 @@ def _pixels(
     back: bool,
 ) -> Slot | None:
     """Record the product whose rows are the pixels of ``y``."""
-    inner = own.depth // 4 if own.vectors else own.depth
-    if (
-        x.kind == "b"
-        or turns([*g.window, inner]) > LOOP_TURNS
-        or own.groups > AXIS_GROUPS
-        or y.size > TILE * 8 * AXIS_GROUPS * y.shape[-1]
-    ):
+    pixels = y.size // max(y.shape[-1], 1)
+    if not _fits(x, g, own, pixels):
         return None
     if not y.size:
         return y
@@ -77,22 +72,6 @@ def _pixels(
         from .shape import fill
 
         return fill(plan, shape=y.shape, value=0, dtype=y.dtype)
-    _product(plan, name, x, filter, y, g, own, back)
-    return y
-
-
-def _product(
-    plan: Plan,
-    name: str,
-    x: Slot,
-    filter: Slot,
-    y: Slot,
-    g: Windows,
-    own: Channels,
-    back: bool,
-) -> None:
-    """Record the tiles of a product."""
-    pixels = y.size // y.shape[-1]
     width = 8 if own.columns > TILE else 1
     grid = (
         -(-own.columns // (TILE * width)),
@@ -102,7 +81,29 @@ def _product(
     lanes = 4 if own.vectors else 1
     uses = {"x": Use(x, lanes), "f": Use(filter, lanes), "y": Use(y, lanes, write=True)}
     geometry = Geometry(g)
-    params = geometry.params | {
+    params = geometry.params | _sizes(g, own, x, y, pixels)
+    body = _pixels_body(geometry, x.kind, own.vectors, back)
+    head = tile_head(width, 64 // width)
+    plan.run(name, uses, params, body, y.size, head=head, grid=grid)
+    return y
+
+
+def _fits(x: Slot, g: Windows, own: Channels, pixels: int) -> bool:
+    """Return whether the loops and the grid of the product are short enough."""
+    inner = own.depth // 4 if own.vectors else own.depth
+    return (
+        x.kind != "b"
+        and turns([*g.window, inner]) <= LOOP_TURNS
+        and own.groups <= AXIS_GROUPS
+        and pixels <= TILE * 8 * AXIS_GROUPS
+    )
+
+
+def _sizes(
+    g: Windows, own: Channels, x: Slot, y: Slot, pixels: int
+) -> dict[str, Number]:
+    """Return the parameters of the product, besides those of the windows."""
+    return {
         "m": pixels,
         "n": own.columns,
         "depth": own.depth,
@@ -111,9 +112,6 @@ def _product(
         "x_channels": x.shape[-1],
         "y_channels": y.shape[-1],
     }
-    body = _pixels_body(geometry, x.kind, own.vectors, back)
-    head = tile_head(width, 64 // width)
-    plan.run(name, uses, params, body, y.size, head=head, grid=grid)
 
 
 def _pixels_body(geometry: Geometry, kind: str, vectors: bool, back: bool) -> str:

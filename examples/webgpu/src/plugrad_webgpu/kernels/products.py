@@ -21,7 +21,8 @@ from ..source import (
 )
 
 TILE = 8  # rows and columns of a thread
-SMALL = 1024  # results with fewer elements have a thread for each
+THREADS = 8  # along rows and columns, in a work group
+TILED_MIN_ELEMENTS = 1024  # smaller results have a thread for each element
 
 
 def tile_head(x: int, y: int) -> str:
@@ -111,8 +112,8 @@ def batch_matmul(
     steps_b = [s * k * n for s in broadcast_strides(b.shape[:-2], len(batch))]
     axes = collapse_axes(batch, steps_a, steps_b)
     sizes = Sizes(m, n, k, transpose_a, transpose_b, axes, math.prod(batch))
-    many = max(m, n) > TILE * 8 * AXIS_GROUPS or sizes.batch > AXIS_GROUPS
-    if m * n < SMALL or many or k > LOOP_TURNS:
+    many = max(m, n) > TILE * THREADS * AXIS_GROUPS or sizes.batch > AXIS_GROUPS
+    if m * n < TILED_MIN_ELEMENTS or many or k > LOOP_TURNS:
         _small(plan, a, b, y, sizes)
     elif k % 4 == 0 and n % 4 == 0 and not (transpose_a and m % 4):
         _vectors(plan, a, b, y, sizes)
@@ -179,8 +180,21 @@ sums[id] = s;"""
     _launch(plan, "Sum", partial, y, layout(partial.shape, (0,)), 1, 0)
 
 
-def _grid(sizes: Sizes, x: int, y: int) -> tuple[int, int, int]:
-    return -(-sizes.n // (TILE * x)), -(-sizes.m // (TILE * y)), sizes.batch
+def _run_tiles(
+    plan: Plan, a: Slot, b: Slot, y: Slot, sizes: Sizes, lines: list[str], *, lanes: int
+) -> None:
+    """Record a kernel whose threads each compute a tile of ``y``."""
+    uses = {"a": Use(a, lanes), "b": Use(b, lanes), "y": Use(y, lanes, write=True)}
+    tiles = -(-sizes.n // (TILE * THREADS)), -(-sizes.m // (TILE * THREADS))
+    plan.run(
+        "BatchMatMul",
+        uses,
+        _params(sizes),
+        "\n".join(lines),
+        y.size,
+        head=tile_head(THREADS, THREADS),
+        grid=(*tiles, sizes.batch),
+    )
 
 
 def _vectors(plan: Plan, a: Slot, b: Slot, y: Slot, sizes: Sizes) -> None:
@@ -202,16 +216,7 @@ def _vectors(plan: Plan, a: Slot, b: Slot, y: Slot, sizes: Sizes) -> None:
         lines.append(tile.add(row, f"b{d}_#"))
     lines += ["}", "let yo = (tz * p.m * p.n + j) / 4u;"]
     lines.append(tile.vector_store("y", "yo", "n4"))
-    uses = {"a": Use(a, 4), "b": Use(b, 4), "y": Use(y, 4, write=True)}
-    plan.run(
-        "BatchMatMul",
-        uses,
-        _params(sizes),
-        "\n".join(lines),
-        y.size,
-        head=tile_head(8, 8),
-        grid=_grid(sizes, 8, 8),
-    )
+    _run_tiles(plan, a, b, y, sizes, lines, lanes=4)
 
 
 def _starts(sizes: Sizes) -> str:
@@ -278,16 +283,7 @@ def _scalars(plan: Plan, a: Slot, b: Slot, y: Slot, sizes: Sizes) -> None:
         lines.append(f"let b{h} = vec4<{VALUE[b.kind]}>({', '.join(reads)});")
     lines += [tile.add("a#", "b#"), "}", "let yo = tz * p.m * p.n + j;"]
     lines.append(tile.scalar_store("y", "yo", "p.n"))
-    uses = {"a": Use(a), "b": Use(b), "y": Use(y, write=True)}
-    plan.run(
-        "BatchMatMul",
-        uses,
-        _params(sizes),
-        "\n".join(lines),
-        y.size,
-        head=tile_head(8, 8),
-        grid=_grid(sizes, 8, 8),
-    )
+    _run_tiles(plan, a, b, y, sizes, lines, lanes=1)
 
 
 PLANNERS: dict[str, Planner] = {"BatchMatMul": batch_matmul}
