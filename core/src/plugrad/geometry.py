@@ -338,6 +338,8 @@ def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
 def reshaped(old: tuple[int, ...], new: Sequence[int]) -> tuple[int, ...]:
     """Return ``new`` with its -1, if any, inferred."""
     size = math.prod(old)
+    if size == math.prod(new) and min(new, default=0) >= 0:
+        return tuple(new)
     known = math.prod(n for n in new if n != -1)
     free = [i for i, n in enumerate(new) if n == -1]
     fits = len(free) == 1 and known and size % known == 0 if free else known == size

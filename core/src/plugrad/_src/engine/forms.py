@@ -25,12 +25,13 @@ class Source(NamedTuple):
     """Where an input of a part comes from.
 
     ``number`` is the index of an operand, a part or a constant; for a part, ``output``
-    is the index of one of its outputs.
+    is the index of one of its outputs, and ``kernel`` is the name of its kernel.
     """
 
     kind: int
     number: int = 0
     output: int = 0
+    kernel: str = ""
 
 
 class Part(NamedTuple):
@@ -52,10 +53,7 @@ class Form(NamedTuple):
     @property
     def feeding(self) -> frozenset[str]:
         """The kernels of the parts whose results the last part reads."""
-        sources = self.parts[-1].inputs
-        return frozenset(
-            [self.parts[s.number].kernel for s in sources if s.kind == PART]
-        )
+        return frozenset([s.kernel for s in self.parts[-1].inputs if s.kind == PART])
 
 
 class Whole(NamedTuple):

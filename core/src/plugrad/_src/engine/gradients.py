@@ -188,9 +188,12 @@ def note_run(
     rows = overrides.wholes.get(run.kernel.name)
     if rows:
         find = kept_by_all(recording)
-        ids = [x._tape_id for x in run.inputs if x is not None]
-        runs = [find(tape_id) for tape_id in ids if tape_id is not None]
-        names = {one.kernel.name for one in runs if one is not None}
+        names = set[str]()
+        for x in run.inputs:
+            if x is not None and x._tape_id is not None:
+                made = find(x._tape_id)
+                if made is not None:
+                    names.add(made.kernel.name)
         for feeding, whole, form in rows:
             if feeding <= names and _find_whole(
                 whole, form, overrides, recording, backend, run, find
@@ -231,12 +234,12 @@ def _record_whole(
     operands: tuple[Tensor, ...],
 ) -> bool:
     """Replace the node of the last part by a node of the whole."""
-    runs = [match.runs[number] for number in range(len(form.parts))]
     _, mask = tapes_tracking(recording, operands)
-    scope = runs[0].scope
+    scope = match.runs[0].scope
     plan = plan_of(overrides, scope, recording, kernel, backend, mask, len(operands))
     if plan is None:
         return False  # no rule applies at this place
+    runs = [match.runs[number] for number in range(len(form.parts))]
     last = runs[-1]
     attrs = _attributes_of_parts(plan, form, runs, match.constants)
     node = Node(
@@ -260,12 +263,13 @@ def _attributes_of_parts(
 
     These are attributes of its parts, and ``PARTS``, which tells how to run them.
     """
-    found: dict[str, Any] = {}
-    for kind, name in plan.others:
-        if kind == ATTRIBUTE:
-            found[name] = None
+    found: dict[str, Any] = {
+        name: None for kind, name in plan.others if kind == ATTRIBUTE
+    }
     for run in runs:
-        found.update([pair for pair in run.attrs.items() if pair[0] in found])
+        for name, value in run.attrs.items():
+            if name in found:
+                found[name] = value
     if PARTS not in found:
         return found
     found[PARTS] = tuple(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from plugrad._src.tensor.tensor import Tensor
 
 from .context import Scope
-from .forms import ABSENT, CONSTANT, OPERAND, PART, Find, Form, Made, Part, Source
+from .forms import ABSENT, CONSTANT, OPERAND, PART, Find, Form, Made, Source
 
 # The order of the two inputs of these kernels does not matter.
 COMMUTATIVE = frozenset({"Add", "Maximum", "Minimum", "Multiply", "SquaredDifference"})
@@ -29,7 +29,14 @@ class Match(NamedTuple):
 
 
 def matches(form: Form, last: Made, find: Find) -> Iterator[Match]:
-    """Iterate over the ways in which a run and those before it make up a form."""
+    """Iterate over the ways in which a run and those before it make up a form.
+
+    Args:
+        form: The form.
+        last: A run of the kernel of its last part.
+        find: Returns the run that computed a value.
+
+    """
     number = len(form.parts) - 1
     return _search(form, find, Match({}, {number: last}, {}), [number])
 
@@ -47,59 +54,45 @@ def _search(
             compared. The last one is next.
 
     """
+    parts, runs = form.parts, found.runs
     while waiting:
         number = waiting.pop()
-        run = found.runs[number]
-        part = form.parts[number]
-        if run.kernel.name != part.kernel or len(run.inputs) != len(part.inputs):
+        kernel, sources = parts[number]
+        inputs = runs[number].inputs
+        if len(inputs) != len(sources):
             return
-        orders = _orders(form, part, run.inputs, find)
-        if not orders:
-            return
-        for inputs in orders[:-1]:
-            copy = Match({**found.operands}, {**found.runs}, {**found.constants})
-            others = _fit(form, part.inputs, inputs, find, copy)
-            if others is not None:
-                yield from _search(form, find, copy, waiting + others)
-        others = _fit(form, part.inputs, orders[-1], find, found)
+        if kernel in COMMUTATIVE:
+            turned = inputs[::-1]
+            if not _have_kernels(sources, inputs, find):
+                inputs = turned
+            elif _have_kernels(sources, turned, find):  # either order may match
+                copy = Match({**found.operands}, {**runs}, {**found.constants})
+                others = _fit(form, sources, inputs, find, copy)
+                if others is not None:
+                    yield from _search(form, find, copy, waiting + others)
+                inputs = turned
+        others = _fit(form, sources, inputs, find, found)
         if others is None:
             return
         waiting += others
     yield found
 
 
-def _orders(form: Form, part: Part, inputs: Inputs, find: Find) -> list[Inputs]:
-    """Return the orders in which the inputs may come from the sources of a part."""
-    if part.kernel not in COMMUTATIVE:
-        return [inputs]
-    return [
-        order
-        for order in (inputs, inputs[::-1])
-        if _have_kernels(form, part.inputs, order, find)
-    ]
-
-
-def _have_kernels(
-    form: Form, sources: tuple[Source, ...], inputs: Inputs, find: Find
-) -> bool:
+def _have_kernels(sources: tuple[Source, ...], inputs: Inputs, find: Find) -> bool:
     """Return whether runs of the right kernels computed the inputs.
 
     This takes less time than ``_fit`` and excludes most orders.
     """
-    for source, x in zip(sources, inputs, strict=True):
-        if source.kind == PART:
+    for (kind, _, _, kernel), x in zip(sources, inputs, strict=True):
+        if kind == PART:
             run = None if x is None or x._tape_id is None else find(x._tape_id)
-            if run is None or run.kernel.name != form.parts[source.number].kernel:
+            if run is None or run.kernel.name != kernel:
                 return False
     return True
 
 
 def _fit(
-    form: Form,
-    sources: tuple[Source, ...],
-    inputs: Inputs,
-    find: Find,
-    found: Match,
+    form: Form, sources: tuple[Source, ...], inputs: Inputs, find: Find, found: Match
 ) -> list[int] | None:
     """Note the operands, constants and runs from which the inputs of a part come.
 
@@ -109,30 +102,31 @@ def _fit(
 
     """
     others: list[int] = []
-    for source, x in zip(sources, inputs, strict=True):
-        number = source.number
-        if x is None or source.kind == ABSENT:
-            if x is not None or source.kind != ABSENT:
+    operands, runs, constants = found
+    for (kind, number, output, kernel), x in zip(sources, inputs, strict=True):
+        if x is None or kind == ABSENT:
+            if x is not None or kind != ABSENT:
                 return None
-        elif source.kind == OPERAND:
-            if not _is_same(found.operands.setdefault(number, x), x):
+        elif kind == PART:
+            run = None if x._tape_id is None else find(x._tape_id)
+            if run is None or run.kernel.name != kernel:
                 return None
-        elif source.kind == CONSTANT:
+            if run.outputs[output]._tape_id is not x._tape_id:
+                return None
+            if number not in runs:
+                runs[number] = run
+                others.insert(0, number)
+            elif runs[number] is not run:
+                return None
+        elif kind == OPERAND:
+            if not _is_same(operands.setdefault(number, x), x):
+                return None
+        elif kind == CONSTANT:
             if x._tape_id is not None or x.size != 1:
                 return None
             if not _equals(x, form.constants[number]):
                 return None
-            found.constants[number] = x
-        else:
-            run = find(x._tape_id) if x._tape_id is not None else None
-            if run is None or run.outputs[source.output]._tape_id is not x._tape_id:
-                return None
-            if number not in found.runs:
-                found.runs[number] = run
-                others.append(number)
-            elif found.runs[number] is not run:
-                return None
-    others.reverse()
+            constants[number] = x
     return others
 
 

@@ -306,11 +306,11 @@ class _Tracer:
         output = [y._tape_id for y in run.outputs].index(tape_id)
         for number, before in enumerate(self.runs):
             if before is run:
-                return Source(PART, number, output)
+                return Source(PART, number, output, run.kernel.name)
         inputs = tuple([self.source(x) for x in run.inputs])
         self.parts.append(Part(run.kernel.name, inputs))
         self.runs.append(run)
-        return Source(PART, len(self.runs) - 1, output)
+        return Source(PART, len(self.runs) - 1, output, run.kernel.name)
 
     def _constant(self, x: Tensor) -> Source:
         """Return the source of a tensor that does not depend on the operands."""
