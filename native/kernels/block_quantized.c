@@ -5,6 +5,7 @@
 
 typedef u8 Bytes __attribute__((ext_vector_type(LANES)));
 typedef i8 SignedBytes __attribute__((ext_vector_type(LANES)));
+typedef i32 Integers __attribute__((ext_vector_type(LANES)));
 typedef f32 Floats __attribute__((ext_vector_type(LANES)));
 
 typedef enum { FOUR_BITS, UNSIGNED, SIGNED } Codes;
@@ -106,17 +107,29 @@ INLINE f32 sum_of_offsets(const Product *s, u32 output, u32 row) {
     u32 blocks = s->inputs / s->block;
     const f32 *offset = s->offset + (size_t)output * blocks;
     const f32 *sums = s->sums + (size_t)row * blocks;
-    f32 sum = 0;
-    for (u32 b = 0; b < blocks; b++) sum += offset[b] * sums[b];
-    return sum;
+    vec sum = VEC(0);
+    f32 rest = 0;
+    u32 b = 0;
+    for (; b + LANES <= blocks; b += LANES)
+        sum = FMA(VLOAD(offset + b), VLOAD(sums + b), sum);
+    for (; b < blocks; b++) rest += offset[b] * sums[b];
+    return reduce_add(sum) + rest;
 }
 
-INLINE vec floats_of(const u8 *p, Codes kind, bool high) {
+/* Widens the codes in LANES bytes: to w[0] or, for 4-bit codes, those in the low halves
+   of the bytes to w[0] and those in the high halves to w[1]. */
+INLINE void floats_of(const u8 *p, Codes kind, vec w[2]) {
     Bytes b;
     memcpy(&b, p, sizeof b);
-    if (kind == SIGNED) return (vec)__builtin_convertvector((SignedBytes)b, Floats);
-    if (kind == FOUR_BITS) b = high ? b >> 4 : b & 15;
-    return (vec)__builtin_convertvector(b, Floats);
+    if (kind == FOUR_BITS) {
+        Integers wide = __builtin_convertvector(b, Integers);
+        w[0] = (vec)__builtin_convertvector(wide & 15, Floats);
+        w[1] = (vec)__builtin_convertvector(wide >> 4, Floats);
+    } else if (kind == SIGNED) {
+        w[0] = (vec)__builtin_convertvector((SignedBytes)b, Floats);
+    } else {
+        w[0] = (vec)__builtin_convertvector(b, Floats);
+    }
 }
 
 /* For `rows` rows from `row` on, computes `columns` outputs, beginning with `first`. */
@@ -133,15 +146,15 @@ INLINE void multiply(const Product *s, u32 first, u32 columns, u32 row, u32 rows
         for (u32 c = 0; c < columns; c++)
             for (u32 r = 0; r < rows; r++) a[c][r] = VEC(0);
         for (u32 i = 0; i < chunk; i += LANES)
-            for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
-                for (u32 c = 0; c < columns; c++) {
-                    const u8 *from = codes + c * bytes_of(kind, n) + (size_t)b * chunk + i;
-                    vec w = floats_of(from, kind, half);
+            for (u32 c = 0; c < columns; c++) {
+                vec w[2];
+                floats_of(codes + c * bytes_of(kind, n) + (size_t)b * chunk + i, kind, w);
+                for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
                     for (u32 r = 0; r < rows; r++) {
                         const f32 *at = x + (size_t)r * n + b * block + half * chunk + i;
-                        a[c][r] = FMA(w, VLOAD(at), a[c][r]);
+                        a[c][r] = FMA(w[half], VLOAD(at), a[c][r]);
                     }
-                }
+            }
         for (u32 c = 0; c < columns; c++)
             for (u32 r = 0; r < rows; r++)
                 total[c][r] = FMA(a[c][r], VEC(scale[c * blocks + b]), total[c][r]);
@@ -169,12 +182,12 @@ typedef i8 SignedWordBytes __attribute__((ext_vector_type(WORDS)));
 typedef i32 Sums __attribute__((ext_vector_type(WORDS / 2)));
 typedef f32 Totals __attribute__((ext_vector_type(WORDS / 2)));
 
-INLINE Words words_of(const u8 *p, Codes kind, bool high) {
+INLINE void words_of(const u8 *p, Codes kind, Words w[2]) { /* like `floats_of` */
     WordBytes b;
     memcpy(&b, p, sizeof b);
-    if (kind == SIGNED) return __builtin_convertvector((SignedWordBytes)b, Words);
-    if (kind == FOUR_BITS) b = high ? b >> 4 : b & 15;
-    return __builtin_convertvector(b, Words);
+    w[0] = kind == SIGNED ? __builtin_convertvector((SignedWordBytes)b, Words)
+                          : __builtin_convertvector(b, Words);
+    if (kind == FOUR_BITS) w[1] = w[0] >> 4, w[0] &= 15;
 }
 
 INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, u32 rows,
@@ -192,16 +205,15 @@ INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, 
         for (u32 c = 0; c < columns; c++)
             for (u32 r = 0; r < rows; r++) a[c][r] = 0;
         for (u32 i = 0; i < chunk; i += WORDS)
-            for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
-                for (u32 c = 0; c < columns; c++) {
-                    const u8 *from = codes + c * bytes_of(kind, n) + (size_t)b * chunk + i;
-                    Words w = words_of(from, kind, half);
+            for (u32 c = 0; c < columns; c++) {
+                Words w[2], v;
+                words_of(codes + c * bytes_of(kind, n) + (size_t)b * chunk + i, kind, w);
+                for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
                     for (u32 r = 0; r < rows; r++) {
-                        Words v;
                         memcpy(&v, x + (size_t)r * n + b * block + half * chunk + i, sizeof v);
-                        a[c][r] += MADD_WORDS(w, v);
+                        a[c][r] += MADD_WORDS(w[half], v);
                     }
-                }
+            }
         for (u32 c = 0; c < columns; c++)
             for (u32 r = 0; r < rows; r++) {
                 f32 by = scale[c * blocks + b] * factors[r * blocks + b];
