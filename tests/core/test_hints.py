@@ -245,7 +245,7 @@ MESSAGES = {
     ),
     "axes": (lambda x: pg.fft.fftn(x, axis=0), "axis= is axes= here$"),
     "misspelt": (lambda x: pg.sum(x, keepdms=1), r"did you mean keepdims=\?$"),
-    "nobody's": (lambda x: pg.sum(x, q=1), "it has axis=, dtype=, keepdims=$"),
+    "nobody's": (lambda x: pg.sum(x, q=1), "it has axis=, dtype=, keepdims=, where=$"),
     "lr": (lambda x: pt.sgd(lr=0.1), r"^sgd\(\) .*lr= is learning_rate= here$"),
     "betas": (lambda x: pt.adam(0.1, betas=(0, 0)), "betas= is `b1=` and `b2=` here$"),
     "eps": (lambda x: pg.layer_norm(x, eps=1), "eps= is epsilon= here$"),

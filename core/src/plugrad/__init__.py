@@ -203,6 +203,10 @@ from ._src.ops.elementwise.error_functions import (
     erf,
     erfc,
 )
+from ._src.ops.elementwise.incomplete_gamma import (
+    gammainc,
+    gammaincc,
+)
 from ._src.ops.elementwise.integers import (
     gcd,
     lcm,
@@ -263,6 +267,11 @@ from ._src.ops.indexing.search import (
     unique_inverse,
     unique_values,
     upper_bound,
+)
+from ._src.ops.indexing.segments import (
+    unsorted_segment_max,
+    unsorted_segment_min,
+    unsorted_segment_prod,
 )
 from ._src.ops.indexing.sorting import (
     argsort,
@@ -562,6 +571,8 @@ __all__ = [
     "full",
     "full_like",
     "fused",
+    "gammainc",
+    "gammaincc",
     "gather",
     "gather_nd",
     "gcd",
@@ -761,6 +772,9 @@ __all__ = [
     "unravel_index",
     "unregister_gradient",
     "unregister_kernel",
+    "unsorted_segment_max",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
     "unsorted_segment_sum",
     "unstack",
     "upper_bound",

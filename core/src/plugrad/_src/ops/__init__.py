@@ -24,14 +24,16 @@ from . import _processes, operators
 
 FOLDERS = {
     "basis": "binary compare complexes creation reduce shape unary",
-    "elementwise": "error_functions integers signs special trigonometry",
+    "elementwise": """
+        error_functions incomplete_gamma integers signs special trigonometry
+    """,
     "array": "blocks gather grids ranges rearrange slicing",
     "reduction": "cumulative extremes nans",
     "linalg": """
         determinants eigenvalues einsum linalg matrix matrix_factors matrix_functions
         products
     """,
-    "indexing": "scatter search sorting",
+    "indexing": "scatter search segments sorting",
     "random": "random",
     "signal": "fft signal",
     "nn": """

@@ -99,6 +99,8 @@ cumulative_max | | cummax | lax.cummax | | returns the indices, too
 cumulative_min | | cummin | lax.cummin | | returns the indices, too
 digamma | | digamma special.psi | lax.digamma scipy.special.digamma | |
 erfinv | | erfinv special.erfinv | lax.erf_inv scipy.special.erfinv | |
+gammainc | | igamma special.gammainc | lax.igamma scipy.special.gammainc | |
+gammaincc | | igammac special.gammaincc | lax.igammac scipy.special.gammaincc | |
 lgamma | | lgamma special.gammaln | lax.lgamma scipy.special.gammaln | |
 polygamma | | polygamma special.polygamma | scipy.special.polygamma | | the order comes second
 cumulative_prod | cumulative_prod cumprod | cumprod | + | |
@@ -161,6 +163,10 @@ take | take | index_select | + | |
 take_along_axis | take_along_axis | take_along_dim gather | + | |
 tile | tile | tile Tensor.repeat | + | |
 top_k | | topk | lax.top_k | |
+unsorted_segment_max | | | ops.segment_max | | `num_segments` is not optional
+unsorted_segment_min | | | ops.segment_min | | `num_segments` is not optional
+unsorted_segment_prod | | | ops.segment_prod | | `num_segments` is not optional
+unsorted_segment_sum | | | ops.segment_sum | | `num_segments` is not optional
 trunc | trunc fix | trunc fix | jnp.trunc | |
 unique_values | unique_values unique | unique | + | | `unique_all` has indices and counts
 unstack | unstack | unbind | + | |

@@ -33,6 +33,8 @@ from plugrad._src.tensor.dtypes import (
     DTYPES,
     FLOAT32,
     INT32,
+    LIMITS,
+    DType,
     canonical,
     dtype_kind,
     named,
@@ -101,6 +103,18 @@ def _broadcast_back(
     return run(shape.BROADCAST_TO, dy, shape=x_spec.shape)
 
 
+def _selected(op: str, x: Tensor, where: TensorLike | None, other: float) -> Tensor:
+    """Return ``x`` with the elements outside of the mask, if there is one, replaced."""
+    if where is None:
+        return x
+    if (mask := _convert.asarray(where)).dtype is not BOOL:
+        rule = f"where must be bool, got {named(mask.dtype)}; use x != 0"
+        raise TypeError(f"{op}: {rule}")
+    if broadcast_axes(mask.shape, x.shape) is None:
+        raise misfit(op, "where must broadcast to x", mask, x)
+    return compare.where(mask, x, other)
+
+
 # --- sums and means --------------------------------------------------------------
 
 
@@ -122,6 +136,7 @@ def sum(
     *,
     dtype: Any = None,
     keepdims: bool = False,
+    where: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the sum over ``axis``; 0 where there are no elements.
@@ -135,13 +150,15 @@ def sum(
         dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
             int32, uint8 and uint16 become uint32, and other dtypes are kept.
         keepdims: Whether to keep the reduced axes, with size 1.
+        where: A bool tensor that broadcasts to ``x``. Elements where it is False
+            are left out, even NaN; their gradient is 0. None: use all elements.
 
     Returns:
         A tensor with the dtype in which the sum was computed.
 
     Raises:
-        TypeError: ``x`` contains strings, or ``dtype`` is bool.
-        ValueError: An axis is out of range.
+        TypeError: ``x`` contains strings, ``dtype`` is bool, or ``where`` is not.
+        ValueError: An axis is out of range, or ``where`` does not broadcast to ``x``.
 
     Example:
         >>> pg.sum([[1.0, 2.0], [3.0, 4.0]], axis=0)
@@ -152,6 +169,8 @@ def sum(
         raise unexpected(sum, unknown)
     if type(x) is not Tensor or dtype is not None or dtype_kind(x.dtype) not in "fc":
         x = _summand(x, dtype)
+    if where is not None:
+        x = _selected("sum", x, where, 0)
     return _convert.reduction(SUM, x, axes("sum", axis, len(x.shape)), keepdims)
 
 
@@ -195,6 +214,7 @@ def mean(
     axis: Axis = None,
     *,
     keepdims: bool = False,
+    where: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the mean over ``axis``, ``Σ x / n``; NaN where there are no elements.
@@ -203,13 +223,15 @@ def mean(
         x: A tensor of numbers.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
         keepdims: Whether to keep the reduced axes, with size 1.
+        where: A bool tensor that broadcasts to ``x`` and selects the elements, as
+            for ``sum``.
 
     Returns:
         A tensor with the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` contains strings.
-        ValueError: An axis is out of range.
+        TypeError: ``x`` contains strings, or ``where`` is not bool.
+        ValueError: An axis is out of range, or ``where`` does not broadcast to ``x``.
 
     Example:
         >>> pg.mean([[1.0, 2.0], [3.0, 4.0]], axis=1)
@@ -219,17 +241,34 @@ def mean(
     if unknown:
         raise unexpected(mean, unknown)
     x = _convert.floating("mean", x)
+    if where is not None:
+        return _mean_where(x, axis, keepdims, where)
     return _convert.reduction(MEAN, x, axes("mean", axis, len(x.shape)), keepdims)
+
+
+def _mean_where(x: Tensor, axis: Axis, keepdims: bool, where: TensorLike) -> Tensor:
+    """Return the mean of the elements that the mask ``where`` selects."""
+    along = axes("mean", axis, len(x.shape))
+    parts = widened(x), creation.ones(x.shape, dtype=INT32)
+    chosen = [_selected("mean", part, where, 0) for part in parts]
+    total, number = [_convert.reduction(SUM, t, along, keepdims) for t in chosen]
+    return _quotient(total, number, x.dtype)
 
 
 @decomposition(MEAN)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
-    if dtype_kind(x.dtype) == "c":
+    return _quotient(total, count(x, axis), x.dtype)
+
+
+def _quotient(total: Tensor, number: Tensor | int, dtype: DType) -> Tensor:
+    if dtype_kind(dtype) == "c":
         # A complex divisor would turn infinite parts into NaN.
-        parts = complexes.parts(total)
-        return run(complexes.COMPLEX, *[part / count(x, axis) for part in parts])
-    return creation.cast(total / count(x, axis), x.dtype)
+        parts = [_quotient(part, number, part.dtype) for part in complexes.parts(total)]
+        return run(complexes.COMPLEX, *parts)
+    if type(number) is Tensor:
+        number = creation.cast(number, total.dtype)
+    return creation.cast(total / number, dtype)
 
 
 def count(x: Tensor | Spec, axis: Shape) -> int:
@@ -306,6 +345,7 @@ def max(
     *,
     keepdims: bool = False,
     initial: float | None = None,
+    where: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the maximum over ``axis``; NaN where an element is NaN.
@@ -319,14 +359,16 @@ def max(
         keepdims: Whether to keep the reduced axes, with size 1.
         initial: A number that the dtype of ``x`` can represent. It counts as one more
             element, and is the result where there are no elements.
+        where: A bool tensor that broadcasts to ``x``, as for ``sum``; it needs
+            ``initial``.
 
     Returns:
         A tensor with the dtype of ``x``.
 
     Raises:
-        ValueError: There are no elements to reduce and no ``initial``, or an axis is
-            out of range.
-        TypeError: ``x`` is complex, or contains strings.
+        ValueError: There are no elements to reduce, or ``where`` is given, without
+            ``initial``; an axis is out of range; or ``where`` does not broadcast.
+        TypeError: ``x`` is complex, or contains strings, or ``where`` is not bool.
 
     Example:
         >>> pg.max([[1.0, 5.0], [3.0, 4.0]], axis=0)
@@ -337,27 +379,40 @@ def max(
     """
     if unknown:
         raise unexpected(max, unknown)
-    if initial is not None:
-        return _with_initial("max", x, axis, keepdims, initial)
+    if initial is not None or where is not None:
+        return _with_initial("max", x, axis, keepdims, initial, where)
     x, axis = _as_real("max", x, axis)
     return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
 
 
 def _with_initial(
-    op: str, x: TensorLike, axis: Axis, keepdims: bool, initial: float
+    op: str,
+    x: TensorLike,
+    axis: Axis,
+    keepdims: bool,
+    initial: float | None,
+    where: TensorLike | None,
 ) -> Tensor:
     """Return the maximum or minimum over ``axis``, with ``initial`` as an element."""
     x = _convert.real(op, x)
+    if initial is None:
+        raise ValueError(f"{op}: where needs initial, the result without elements")
     number = real(op, "initial", initial)
     if weak(op, number, x.dtype) is not x.dtype:
         rule = f"initial {initial} does not fit into {named(x.dtype)}; cast x"
         raise TypeError(f"{op}: {rule}")
     first = _convert.asarray(number, dtype=x.dtype)
     along = axes(op, axis, x.ndim)
-    kernel, of_bool, function = {
-        "max": (MAX, ANY, binary.maximum),
-        "min": (MIN, ALL, binary.minimum),
+    kernel, of_bool, function, bound = {
+        "max": (MAX, ANY, binary.maximum, -math.inf),
+        "min": (MIN, ALL, binary.minimum, math.inf),
     }[op]
+    if where is not None:  # not with ``initial``, which would share the gradient
+        if x.dtype is BOOL:
+            bound = bound > 0
+        elif dtype_kind(x.dtype) != "f":
+            bound = LIMITS[x.dtype][bound > 0]
+        x = _selected(op, x, where, bound)
     if x.dtype is BOOL:
         kernel = of_bool
     elif not count(x, along):  # a sum of no elements is 0, and has a gradient
@@ -386,6 +441,7 @@ def min(
     *,
     keepdims: bool = False,
     initial: float | None = None,
+    where: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the minimum over ``axis``; NaN where an element is NaN.
@@ -398,14 +454,16 @@ def min(
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
         keepdims: Whether to keep the reduced axes, with size 1.
         initial: A number that counts as one more element, as for ``max``.
+        where: A bool tensor that broadcasts to ``x``, as for ``sum``; it needs
+            ``initial``.
 
     Returns:
         A tensor with the dtype of ``x``.
 
     Raises:
-        ValueError: There are no elements to reduce and no ``initial``, or an axis is
-            out of range.
-        TypeError: ``x`` is complex, or contains strings.
+        ValueError: There are no elements to reduce, or ``where`` is given, without
+            ``initial``; an axis is out of range; or ``where`` does not broadcast.
+        TypeError: ``x`` is complex, or contains strings, or ``where`` is not bool.
 
     Example:
         >>> pg.min([[1.0, 5.0], [3.0, 4.0]], axis=0)
@@ -414,8 +472,8 @@ def min(
     """
     if unknown:
         raise unexpected(min, unknown)
-    if initial is not None:
-        return _with_initial("min", x, axis, keepdims, initial)
+    if initial is not None or where is not None:
+        return _with_initial("min", x, axis, keepdims, initial, where)
     x, axis = _as_real("min", x, axis)
     return _convert.reduction(ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
 
@@ -456,6 +514,7 @@ def prod(
     *,
     dtype: Any = None,
     keepdims: bool = False,
+    where: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the product over ``axis``; 1 where there are no elements.
@@ -470,13 +529,15 @@ def prod(
         dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
             int32, uint8 and uint16 become uint32, and other dtypes are kept.
         keepdims: Whether to keep the reduced axes, with size 1.
+        where: A bool tensor that broadcasts to ``x`` and selects the elements, as
+            for ``sum``.
 
     Returns:
         A tensor with the dtype in which the product was computed.
 
     Raises:
-        TypeError: ``x`` contains strings, or ``dtype`` is bool.
-        ValueError: An axis is out of range.
+        TypeError: ``x`` contains strings, ``dtype`` is bool, or ``where`` is not.
+        ValueError: An axis is out of range, or ``where`` does not broadcast to ``x``.
 
     Example:
         >>> pg.prod([[1.0, 2.0], [3.0, 4.0]], axis=0)
@@ -485,7 +546,7 @@ def prod(
     """
     if unknown:
         raise unexpected(prod, unknown)
-    x = _summand(x, dtype, "prod")
+    x = _selected("prod", _summand(x, dtype, "prod"), where, 1)
     return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
 
 
@@ -514,9 +575,11 @@ def _product(x: Tensor, axis: int) -> Tensor:
 # --- logic -----------------------------------------------------------------------
 
 
-def _as_bool(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
+def _as_bool(
+    op: str, x: TensorLike, axis: Axis, where: TensorLike | None = None
+) -> tuple[Tensor, Shape]:
     x = creation.cast(_convert.numbers(op, x), BOOL)
-    return x, axes(op, axis, len(x.shape))
+    return _selected(op, x, where, op == "all"), axes(op, axis, len(x.shape))
 
 
 ALL = Kernel(
@@ -533,6 +596,7 @@ def all(
     axis: Axis = None,
     *,
     keepdims: bool = False,
+    where: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return whether all elements along ``axis`` are true; True where there are none.
@@ -543,13 +607,15 @@ def all(
         x: A tensor of numbers or bool.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
         keepdims: Whether to keep the reduced axes, with size 1.
+        where: A bool tensor that broadcasts to ``x`` and selects the elements, as
+            for ``sum``.
 
     Returns:
         A bool tensor.
 
     Raises:
-        TypeError: ``x`` contains strings.
-        ValueError: An axis is out of range.
+        TypeError: ``x`` contains strings, or ``where`` is not bool.
+        ValueError: An axis is out of range, or ``where`` does not broadcast to ``x``.
 
     Example:
         >>> pg.all([[True, True], [True, False]], axis=1)
@@ -558,7 +624,7 @@ def all(
     """
     if unknown:
         raise unexpected(all, unknown)
-    return _convert.reduction(ALL, *_as_bool("all", x, axis), keepdims)
+    return _convert.reduction(ALL, *_as_bool("all", x, axis, where), keepdims)
 
 
 decomposition(ALL, lambda x, axis, keepdims: ~(~x).any(axis=axis, keepdims=keepdims))
@@ -578,6 +644,7 @@ def any(
     axis: Axis = None,
     *,
     keepdims: bool = False,
+    where: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return whether any element along ``axis`` is true; False where there are none.
@@ -588,13 +655,15 @@ def any(
         x: A tensor of numbers or bool.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
         keepdims: Whether to keep the reduced axes, with size 1.
+        where: A bool tensor that broadcasts to ``x`` and selects the elements, as
+            for ``sum``.
 
     Returns:
         A bool tensor.
 
     Raises:
-        TypeError: ``x`` contains strings.
-        ValueError: An axis is out of range.
+        TypeError: ``x`` contains strings, or ``where`` is not bool.
+        ValueError: An axis is out of range, or ``where`` does not broadcast to ``x``.
 
     Example:
         >>> pg.any([[False, False], [True, False]], axis=1)
@@ -603,7 +672,7 @@ def any(
     """
     if unknown:
         raise unexpected(any, unknown)
-    return _convert.reduction(ANY, *_as_bool("any", x, axis), keepdims)
+    return _convert.reduction(ANY, *_as_bool("any", x, axis, where), keepdims)
 
 
 @decomposition(ANY)

@@ -266,13 +266,7 @@ def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     core = t * (t - 1) * _piecewise(rationals.LOG_GAMMA, t)
     log = unary.log(compare.where(middle, compare.where(small, a, product), a))
     b = binary.maximum(a, ASYMPTOTIC_MIN)
-    coefficients = [
-        BERNOULLI[k - 1] / (2 * k * (2 * k - 1))
-        for k in range(_term_count(a, 3, 10), 0, -1)
-    ]
-    u = 1 / b
-    series = u * unary._polynomial(tuple(coefficients), u * u)
-    large = (b - 0.5) * (log - 1) + (math.log(2 * math.pi) / 2 - 0.5 + series)
+    large = (b - 0.5) * (log - 1) + (math.log(2 * math.pi) / 2 - 0.5 + _stirling(b))
     value = core + compare.where(small, -log, log)
     factor = a * compare.where(middle, product, 1)
     return (
@@ -280,6 +274,16 @@ def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         compare.where(middle, core, large),
         compare.where(small, 1, factor),
     )
+
+
+def _stirling(a: Tensor) -> Tensor:
+    """Return ``log Γ(a) - (a - 1/2) log(a) + a - log(2π)/2`` for large ``a``."""
+    coefficients = [
+        BERNOULLI[k - 1] / (2 * k * (2 * k - 1))
+        for k in range(_term_count(a, 3, 10), 0, -1)
+    ]
+    u = 1 / a
+    return u * unary._polynomial(tuple(coefficients), u * u)
 
 
 # --- the derivatives of the logarithm of the gamma function ----------------------

@@ -21,7 +21,7 @@ from plugrad._src.ops.basis import (
 )
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.registry.specs import one_shape
-from plugrad._src.tensor.arguments import Ints, finite, integer, misfit
+from plugrad._src.tensor.arguments import Axis, Ints, finite, integer, misfit
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape, axes
@@ -59,7 +59,7 @@ SOFTMAX = Kernel(
 
 
 def softmax(
-    logits: TensorLike, /, axis: int = -1, **unknown: Unpack[Nothing]
+    logits: TensorLike, /, axis: Axis = -1, **unknown: Unpack[Nothing]
 ) -> Tensor:
     """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
 
@@ -68,27 +68,33 @@ def softmax(
 
     Args:
         logits: A tensor of real numbers.
-        axis: The axis along which the results add up to 1.
+        axis: The axes along which the results add up to 1: an int, a sequence of ints,
+            or None for all.
 
     Returns:
         A tensor of the shape and dtype of ``logits``; float32 for integers and bool.
 
     Raises:
         TypeError: ``logits`` are complex, or contain strings.
-        ValueError: ``axis`` is out of range.
+        ValueError: An axis is out of range.
 
     Example:
         >>> pg.softmax([1.0, 2.0, 3.0])
         Tensor([0.09  , 0.2447, 0.6652], dtype=float32, backend='cpu')
+        >>> pg.softmax([[1.0, 1.0], [1.0, 1.0]], axis=(0, 1))
+        Tensor([[0.25, 0.25],
+                [0.25, 0.25]], dtype=float32, backend='cpu')
 
     """
     if unknown:
         raise unexpected(softmax, unknown)
     logits = _convert.floating("softmax", logits, "f")
-    axis = reduce.one_axis("softmax", axis, len(logits.shape))
-    if not logits.shape[axis]:
+    along = axes("softmax", axis, len(logits.shape))
+    if 0 in logits.shape:
         return creation.identity(logits)
-    return run(SOFTMAX, logits, axis=axis)
+    if len(along) != 1:
+        return shape.over_axes(softmax, logits, along)
+    return run(SOFTMAX, logits, axis=along[0])
 
 
 @decomposition(SOFTMAX)
@@ -133,7 +139,7 @@ LOG_SOFTMAX = Kernel(
 
 
 def log_softmax(
-    logits: TensorLike, /, axis: int = -1, **unknown: Unpack[Nothing]
+    logits: TensorLike, /, axis: Axis = -1, **unknown: Unpack[Nothing]
 ) -> Tensor:
     """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of ``softmax``.
 
@@ -142,14 +148,15 @@ def log_softmax(
 
     Args:
         logits: A tensor of real numbers.
-        axis: The axis that ``softmax`` normalizes.
+        axis: The axes along which ``softmax`` adds up to 1: an int, a sequence of ints,
+            or None for all.
 
     Returns:
         A tensor of the shape and dtype of ``logits``; float32 for integers and bool.
 
     Raises:
         TypeError: ``logits`` are complex, or contain strings.
-        ValueError: ``axis`` is out of range.
+        ValueError: An axis is out of range.
 
     Example:
         >>> pg.log_softmax([1.0, 2.0, 3.0])
@@ -159,10 +166,12 @@ def log_softmax(
     if unknown:
         raise unexpected(log_softmax, unknown)
     logits = _convert.floating("log_softmax", logits, "f")
-    axis = reduce.one_axis("log_softmax", axis, len(logits.shape))
-    if not logits.shape[axis]:
+    along = axes("log_softmax", axis, len(logits.shape))
+    if 0 in logits.shape:
         return creation.identity(logits)
-    return run(LOG_SOFTMAX, logits, axis=axis)
+    if len(along) != 1:
+        return shape.over_axes(log_softmax, logits, along)
+    return run(LOG_SOFTMAX, logits, axis=along[0])
 
 
 @decomposition(LOG_SOFTMAX)

@@ -10,7 +10,7 @@ from plugrad import Tensor
 
 from ..core.variables import convert_to_tensor
 
-Reduction = Literal["max", "min", "multiply"]
+Extreme = Literal["max", "min"]
 
 
 def segment_sum(
@@ -25,7 +25,7 @@ def segment_max(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
     """Return the maxima of the segments; the least number for one without elements."""
-    return _reduced("max", data, segment_ids, num_segments)
+    return _extremes("max", data, segment_ids, num_segments)
 
 
 def segment_min(
@@ -35,14 +35,15 @@ def segment_min(
 
     For floating dtypes that is infinity.
     """
-    return _reduced("min", data, segment_ids, num_segments)
+    return _extremes("min", data, segment_ids, num_segments)
 
 
 def segment_prod(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
     """Return the products of the segments; 1 for a segment without elements."""
-    return _reduced("multiply", data, segment_ids, num_segments)
+    x, ids, count = _segments(data, segment_ids, num_segments)
+    return pg.astype(pg.unsorted_segment_prod(x, ids, count), x.dtype)
 
 
 def _segments(
@@ -59,10 +60,13 @@ def _segments(
     return x, ids, int(pg.max(ids)) + 1 if ids.shape[0] else 0
 
 
-def _reduced(
-    reduction: Reduction, data: Any, segment_ids: Any, num_segments: int | None
+def _extremes(
+    reduction: Extreme, data: Any, segment_ids: Any, num_segments: int | None
 ) -> Tensor:
-    """Return reductions of the segments; ids outside the range are ignored."""
+    """Return extremes of the segments; ids outside the range are ignored.
+
+    ``pg.unsorted_segment_max`` returns a finite number for a segment without elements.
+    """
     x, ids, count = _segments(data, segment_ids, num_segments)
     start = _neutral(reduction, x.dtype.name)
     base = pg.full((count + 1, *x.shape[1:]), start, dtype=x.dtype)
@@ -72,10 +76,8 @@ def _reduced(
     return y[:count]
 
 
-def _neutral(reduction: Reduction, dtype: str) -> float | int | bool:
+def _neutral(reduction: Extreme, dtype: str) -> float | int | bool:
     """Return the number that leaves others unchanged."""
-    if reduction == "multiply":
-        return 1
     is_max = reduction == "max"
     if dtype == "bool":
         return not is_max

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import plugrad as pg
@@ -153,12 +152,12 @@ def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
 
 def softmax(x: Any, axis: Any = -1) -> Tensor:
     """Return ``exp(x) / Σ exp(x)`` over an axis, several axes, or all (None)."""
-    return _over_axes(pg.softmax, floating(x), axis)
+    return pg.softmax(floating(x), axis=axis)
 
 
 def log_softmax(x: Any, axis: Any = -1) -> Tensor:
     """Return the logarithm of ``softmax``."""
-    return _over_axes(pg.log_softmax, floating(x), axis)
+    return pg.log_softmax(floating(x), axis=axis)
 
 
 def sparsemax(x: Any, axis: int = -1) -> Tensor:
@@ -172,19 +171,3 @@ def sparsemax(x: Any, axis: int = -1) -> Tensor:
     count = pg.sum(pg.astype(is_used, x.dtype), axis=-1, keepdims=True)
     total = pg.sum(pg.where(is_used, ordered, 0.0), axis=-1, keepdims=True)
     return pg.moveaxis(pg.relu(rows - (total - 1) / count), -1, axis)
-
-
-def _over_axes(op: Callable[..., Tensor], x: Tensor, axis: Any) -> Tensor:
-    """Return the result of an op along one axis, applied over several axes at once."""
-    ndim = len(x.shape)
-    if axis is None:
-        return pg.reshape(op(pg.reshape(x, (-1,)), axis=0), x.shape)
-    given = axis if isinstance(axis, list | tuple) else (axis,)
-    axes = [canonicalize_axis(one, ndim) for one in given]
-    if len(axes) == 1:
-        return op(x, axis=axes[0])
-    order = [i for i in range(ndim) if i not in axes] + axes
-    moved = pg.permute_dims(x, order)
-    kept = moved.shape[: ndim - len(axes)]
-    y = pg.reshape(op(pg.reshape(moved, (*kept, -1)), axis=-1), moved.shape)
-    return pg.permute_dims(y, sorted(range(ndim), key=order.__getitem__))
