@@ -13,6 +13,7 @@ typedef struct {
     PyObject *pair[2], *made[2]; /* inputs of `elementwise`; the owned ones, or NULL */
     PyObject *context, *backend; /* owned */
     PyObject *tape, *tracked;    /* owned; NULL without a tape */
+    PyObject *overrides;         /* owned; NULL without a tape, or without overrides */
     PyObject *scope;             /* for the node; NULL means that of the context */
     PyObject *given[2 * MAX_ARGUMENTS]; /* arguments of the kernel: arrays, then values */
     Py_ssize_t owned;                   /* the number of owned arrays in `given` */
@@ -198,6 +199,19 @@ static long tracked_of(const Run *run) {
     return mask;
 }
 
+/* Return the plan under overrides; NULL without an error if there is none yet, if the
+   registry has changed since, or if the plan depends on the place of the run. */
+static PyObject *overriding_plan(const Run *run, PyObject *key) {
+    PyObject *pair = PyObject_GetAttr(run->overrides, n_plans), *found = NULL;
+    PyObject *current = pair ? PyObject_GetAttr(gradient_registry, n_plans) : NULL;
+    if (current != NULL && PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
+        PyTuple_GET_ITEM(pair, 0) == current && PyDict_CheckExact(PyTuple_GET_ITEM(pair, 1)))
+        found = item_of(PyTuple_GET_ITEM(pair, 1), key);
+    Py_XDECREF(current);
+    Py_XDECREF(pair);
+    return found;
+}
+
 /* Return the plan for the tracked inputs; NULL without an error if there is none. */
 static PyObject *plan_of(const Run *run, long bits) {
     if (!IS(run->tape, Tape)) return NULL; /* a Guard refuses to record */
@@ -205,7 +219,8 @@ static PyObject *plan_of(const Run *run, long bits) {
     PyObject *count = PyLong_FromLong(1L << run->count);
     if (mask != NULL && count != NULL)
         key = PyTuple_Pack(4, run->kernel, run->backend, mask, count);
-    if (key != NULL) found = look_up(gradient_registry, n_plans, key);
+    if (key != NULL && run->overrides != NULL) found = overriding_plan(run, key);
+    else if (key != NULL) found = look_up(gradient_registry, n_plans, key);
     if (found == Py_None) Py_CLEAR(found); /* the slow path records the decomposition */
     Py_XDECREF(key);
     Py_XDECREF(count);
@@ -249,20 +264,48 @@ static void explain_result(const Run *run, PyObject *result) {
     Py_XDECREF(error);
 }
 
+/* Make a tuple of the inputs and a dict of the attributes. Return 0, or -1 with an
+   error. */
+static int pack(const Run *run, PyObject **inputs, PyObject **attrs) {
+    *inputs = PyTuple_New(run->count);
+    *attrs = PyDict_New();
+    int done = *inputs != NULL && *attrs != NULL ? 0 : -1;
+    for (Py_ssize_t i = 0; done == 0 && i < run->count; i++)
+        PyTuple_SET_ITEM(*inputs, i, Py_NewRef(run->inputs[i]));
+    for (Py_ssize_t i = 0; done == 0 && i < attrs_of(run); i++)
+        done = PyDict_SetItem(*attrs, PyTuple_GET_ITEM(run->attrs, i), run->values[i]);
+    return done;
+}
+
 /* Let Python continue a run whose kernel function has declined, without calling the
    function again. */
 static PyObject *run_declined(const Run *run) {
-    PyObject *inputs = PyTuple_New(run->count), *attrs = PyDict_New(), *y = NULL;
-    int done = inputs != NULL && attrs != NULL ? 0 : -1;
-    for (Py_ssize_t i = 0; done == 0 && i < run->count; i++)
-        PyTuple_SET_ITEM(inputs, i, Py_NewRef(run->inputs[i]));
-    for (Py_ssize_t i = 0; done == 0 && i < attrs_of(run); i++)
-        done = PyDict_SetItem(attrs, PyTuple_GET_ITEM(run->attrs, i), run->values[i]);
-    if (done == 0)
+    PyObject *inputs, *attrs, *y = NULL;
+    if (pack(run, &inputs, &attrs) == 0)
         y = PyObject_CallFunctionObjArgs(declined, run->kernel, inputs, attrs, NULL);
     Py_XDECREF(attrs);
     Py_XDECREF(inputs);
     return y;
+}
+
+/* If the kernel is part of a pattern that is overridden, let Python note the recorded
+   run. Return 0, or -1 with an error. */
+static int note_part(const Run *run, PyObject *y) {
+    PyObject *parts = PyObject_GetAttr(run->overrides, n_parts);
+    int is_part = parts ? PySequence_Contains(parts, SLOT(run->kernel, Kernel, name)) : -1;
+    Py_XDECREF(parts);
+    if (is_part <= 0) return is_part;
+    PyObject *inputs, *attrs, *done = NULL;
+    PyObject *scope = NEW_REF(run->context, Context, scope);
+    if (pack(run, &inputs, &attrs) == 0)
+        done = PyObject_CallFunctionObjArgs(note_recorded, run->overrides, run->tape,
+                                            run->backend, run->kernel, inputs, attrs, y,
+                                            scope, NULL);
+    Py_DECREF(scope);
+    Py_XDECREF(attrs);
+    Py_XDECREF(inputs);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
 }
 
 /* Call the kernel function with the collected arguments. */
@@ -289,7 +332,10 @@ static PyObject *run_on_backend(Run *run) {
         y = new_tensor(Py_XNewRef(result), run->backend);
         if (result != NULL && y == NULL) explain_result(run, result);
         Py_XDECREF(result);
-        if (y != NULL && plan != NULL && record_node(run, plan, y) < 0) Py_CLEAR(y);
+        if (y != NULL && plan != NULL &&
+            (record_node(run, plan, y) < 0 ||
+             (run->overrides != NULL && note_part(run, y) < 0)))
+            Py_CLEAR(y);
     }
     Py_XDECREF(plan);
     Py_XDECREF(function);
@@ -303,16 +349,18 @@ static PyObject *fast_path(Run *run) {
     PyObject *y = NULL;
     if (PEEK(run->context, Context, quiet) == Py_True) {
         run->backend = active_backend(run->context);
-    } else if (PEEK(run->context, Context, overrides) == Py_None &&
-               SLOT(run->kernel, Kernel, single) == Py_True) {
+    } else if (SLOT(run->kernel, Kernel, single) == Py_True) {
         run->tape = NEW_REF(run->context, Context, tape); /* another thread may undo it */
         if (run->tape != Py_None) {
             run->backend = active_backend(run->context);
             run->tracked = Py_NewRef(SLOT(run->tape, Tape, tracked));
+            run->overrides = NEW_REF(run->context, Context, overrides);
+            if (run->overrides == Py_None) Py_CLEAR(run->overrides);
         }
     }
     if (run->backend != NULL) y = run_on_backend(run);
     for (Py_ssize_t i = 0; i < run->owned; i++) Py_DECREF(run->given[i]);
+    Py_XDECREF(run->overrides);
     Py_XDECREF(run->tracked);
     Py_XDECREF(run->tape);
     Py_XDECREF(run->backend);

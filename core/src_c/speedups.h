@@ -48,7 +48,7 @@ typedef struct {
 
 /* Attributes that are looked up by name, and "fc", the kinds of floating dtypes. */
 #define NAMES(X)                                                                         \
-    X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars) X(shape) X(table) X(value)
+    X(dtype) X(fc) X(kind) X(num) X(parts) X(plans) X(scalars) X(shape) X(table) X(value)
 
 /* Objects of plugrad's modules; all are NULL until `enable`. */
 #define OBJECTS(X)                                                                       \
@@ -74,6 +74,7 @@ typedef struct {
     X(declined, "engine.dispatch")                                                       \
     X(no_array, "engine.dispatch")                                                       \
     X(native, "engine.dispatch")                                                         \
+    X(note_recorded, "engine.dispatch")                                                  \
     X(Variable, "ops.basis.variable")                                                    \
     X(_accumulate, "autodiff.backward")                                                  \
     X(_unbroadcast, "autodiff.backward")

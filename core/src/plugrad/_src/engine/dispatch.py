@@ -49,8 +49,10 @@ from .context import (
 )
 from .forms import Made
 from .gradients import note_run, plan_for_others, plan_of
+from .layers import Overrides
 from .tape import (
     Outputs,
+    Tape,
     alias,
     make_plan,
     record,
@@ -188,9 +190,24 @@ def _run(
         else:
             record(recording, *node)
         if overrides is not None and kernel.name in overrides.parts:
-            run = Made(kernel, inputs, attrs, outputs, scope)
-            note_run(overrides, recording, backend, run)
+            made = Made(kernel, inputs, attrs, outputs, scope)
+            note_run(overrides, recording, backend, made)
     return outputs
+
+
+def note_recorded(
+    overrides: Overrides,
+    tape: Tape,
+    backend: OpenBackend,
+    kernel: Kernel,
+    inputs: tuple[Tensor | None, ...],
+    attrs: dict[str, Any],
+    y: Tensor,
+    scope: str,
+) -> None:
+    """Note a part of a pattern that the accelerators have run and recorded."""
+    made = Made(kernel, inputs, attrs, (y,), scope)
+    note_run(overrides, (tape,), backend, made)
 
 
 def _compute(
