@@ -163,8 +163,10 @@ class _Layer:
 
     def heads(self, x: pg.Tensor, name: str, count: int) -> pg.Tensor:
         """Return queries, keys or values, ``[1, heads, positions, size]``."""
-        y = pg.reshape(self.dense(x, name), (1, x.shape[0], count, -1))
-        return pg.permute_dims(y, (0, 2, 1, 3))
+        y = self.dense(x, name)
+        if x.shape[0] == 1:  # a single position is written and read without transposing
+            return pg.reshape(y, (1, count, 1, -1))
+        return pg.permute_dims(pg.reshape(y, (1, x.shape[0], count, -1)), (0, 2, 1, 3))
 
     @pg.name_scope("attention")
     def attend(
@@ -190,8 +192,9 @@ class _Layer:
         y = pg.scaled_dot_product_attention(
             q, k, v, length=filled, is_causal=True, enable_gqa=True
         )
-        y = pg.reshape(pg.permute_dims(y, (0, 2, 1, 3)), (length, -1))
-        return self.dense(y, "attn_output")
+        if length > 1:
+            y = pg.permute_dims(y, (0, 2, 1, 3))
+        return self.dense(pg.reshape(y, (length, -1)), "attn_output")
 
     @pg.name_scope("mlp")
     def mlp(self, x: pg.Tensor) -> pg.Tensor:
