@@ -18,7 +18,7 @@ typedef struct {
 typedef struct {
     u32 n;
     /* gate terms: `a` comes from the inputs; `sum` plus `bias` comes from h */
-    const f32 *a, *sum, *bias, *weight;
+    const f32 *a, *sum, *bias;
     const f32 *h, *c, *dy, *dc_more;
     f32 *y, *cells, *da, *dsum, *dh, *dc;
 } Step;

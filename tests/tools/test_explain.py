@@ -52,7 +52,8 @@ def test_runs_and_gradients_in_order(backend):
 def test_the_distribution_and_file_of_an_implementation():
     with pg.use_backend("cpu"):
         (row,) = explained(pg.relu).rows
-    assert row["how"] == "implementation"
+    # Other tests of this process may have run it in parts, too.
+    assert row["how"] in ("implementation", "implementation or decomposition")
     assert row["by"] == f"plugrad-cpu {importlib.metadata.version('plugrad-cpu')}"
     assert "plugrad_cpu/kernels/activation.py:" in row["at"]
 

@@ -134,7 +134,8 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
                       PyObject *names) {
     const Function *self = (Function *)object;
     if (names != NULL || PyVectorcall_NARGS(count) != self->nin)
-        return PyErr_Format(PyExc_TypeError, "a region takes %d arrays", self->nin);
+        return PyErr_Format(PyExc_TypeError, "a region takes %d array%s", self->nin,
+                            self->nin == 1 ? "" : "s");
     void *arrays[REGION_SLOTS];
     double scalars[REGION_SLOTS];
     memcpy(arrays, self->constants, (size_t)self->slot_count * sizeof(void *));

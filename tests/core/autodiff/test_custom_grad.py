@@ -137,9 +137,9 @@ def test_a_tensor_that_only_an_outer_tape_tracks_may_be_captured(backend):
 
 
 WRONG_COTANGENTS = [
-    (lambda x: (x, lambda dy: (dy, dy)), "got 2 cotangents for 1 inputs"),
+    (lambda x: (x, lambda dy: (dy, dy)), "for each input: 1, got 2"),
     (lambda x, n: (x, lambda dy: (dy, dy)), "an argument without tensors"),
-    (lambda x, n: (x, lambda dy: (dy, None, dy)), "got 3 cotangents for 1 inputs"),
+    (lambda x, n: (x, lambda dy: (dy, None, dy)), "for each input: 1, got 3"),
 ]
 
 

@@ -223,65 +223,6 @@ def test_observed_runs_are_left_to_python():
         accelerator("run")(unary.EXP, x)
 
 
-def test_runs_under_overrides_take_the_fast_path():
-    x = f32(2)
-    double = lambda dy: 2 * dy
-    with pg.override_gradient("Exp", x=double):
-        with pytest.raises(SlowPath):  # Python makes the first plan
-            taped(lambda: accelerator("run")(unary.EXP, x), x)
-        taped(lambda: pg.exp(x), x)
-        _, tape = taped(lambda: accelerator("run")(unary.EXP, x), x)
-        with pg.override_gradient("Exp", x=double), pytest.raises(SlowPath):
-            taped(lambda: accelerator("run")(unary.EXP, x), x)
-    (step,) = tape.nodes[0].plan.steps
-    assert step.function is double
-
-
-def test_runs_whose_override_depends_on_the_place_are_left_to_python():
-    x = f32(2)
-    with pg.override_gradient("Exp", x=lambda dy: dy, where="*"):
-        for _ in range(2):
-            taped(lambda: pg.exp(x), x)
-        with pytest.raises(SlowPath):
-            taped(lambda: accelerator("run")(unary.EXP, x), x)
-
-
-@pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_plans_under_overrides_end_when_a_gradient_is_registered():
-    x = f32(2)
-    with pg.override_gradient("Exp", x=lambda dy: dy):
-        for _ in range(2):
-            taped(lambda: pg.exp(x), x)
-        pg.register_gradient("Tanh", x=lambda dy: dy)
-        try:
-            with pytest.raises(SlowPath):
-                taped(lambda: accelerator("run")(unary.EXP, x), x)
-        finally:
-            pg.unregister_gradient("Tanh")
-
-
-def test_parts_of_patterns_are_noted_on_the_fast_path():
-    pattern = pg.plugin.Pattern(lambda x: pg.exp(x) * 2.0, ((3,),), name="doubled")
-    x = f32(3)
-    f = lambda x: pg.sum(pg.exp(x) * 2.0)
-    override = pg.override_gradient(pattern, x=lambda dy: 7 * dy)
-    for _ in range(3):  # C makes the runs of the second and third turn
-        with override:
-            assert pg.grad(f)(x).numpy().tolist() == [7, 7, 7]
-
-
-def test_an_error_while_a_part_is_noted_is_raised():
-    x = f32(3)
-    fail = lambda *_: 1 / 0
-    pattern = pg.plugin.Pattern(
-        lambda x: pg.exp(x) * 2.0, ((3,),), name="doubled", fits=fail
-    )
-    override = pg.override_gradient(pattern, x=lambda dy: dy)
-    for _ in range(3):
-        with override, pytest.raises(ZeroDivisionError):
-            taped(lambda: pg.exp(x) * 2.0, x)
-
-
 def test_disabled_accelerators_leave_everything_to_python():
     accelerated.enable(False)
     assert accelerated.fast_path_language() == "Python"
@@ -332,15 +273,7 @@ def _work_for_all_accelerators():
     x = f32(2, 3)
     f = lambda x: pg.sum(pg.tanh(x * x + x + 1.0) * pg.concat([x, x])[:2])
     double = pg.custom_grad(lambda x: (x * 2, lambda dy: dy * 2))
-    pattern = pg.plugin.Pattern(lambda x: pg.tanh(x * x), ((3,),), name="squared")
-    override = pg.override_gradient(pattern, x=lambda dy: dy)
-
-    def work():
-        with override:
-            pg.grad(f)(x)
-        return pg.grad(f)(x), pg.grad(lambda x: pg.sum(double(x)))(x), x + x
-
-    return work
+    return lambda: (pg.grad(f)(x), pg.grad(lambda x: pg.sum(double(x)))(x), x + x)
 
 
 def test_reference_counts_stay_the_same():

@@ -79,7 +79,11 @@ WRONG_CUSTOM = [
     (lambda x: x * 2, TypeError, r"must return \(value, grad_func\)"),
     (lambda x: (x, 1), TypeError, r"must return \(value, grad_func\)"),
     (lambda x: (1.0, lambda dy: dy), TypeError, "must return tensors, got float"),
-    (lambda x: (x, lambda dy: (dy, dy)), ValueError, "got 2 cotangents for 1 inputs"),
+    (
+        lambda x: (x, lambda dy: (dy, dy)),
+        ValueError,
+        "needs one cotangent for each input: 1, got 2",
+    ),
     (
         lambda x: (x, lambda dy: pg.ones((5,))),
         ValueError,

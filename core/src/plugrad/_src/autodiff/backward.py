@@ -142,8 +142,8 @@ def _accumulate(
     if not isinstance(dxs, list | tuple) or len(dxs) != len(tape_ids):
         got = len(dxs) if isinstance(dxs, list | tuple) else type(dxs).__name__
         raise ValueError(
-            f"{gradient_text(kernel, step)}: got {got} cotangents for {len(tape_ids)} "
-            "inputs"
+            f"{gradient_text(kernel, step)}: needs one cotangent for each input: "
+            f"{len(tape_ids)}, got {got}"
         )
     for number, (tape_id, dx) in enumerate(zip(tape_ids, dxs, strict=True)):
         if tape_id is None or tape_id not in tracked:

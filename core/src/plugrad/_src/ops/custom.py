@@ -313,8 +313,8 @@ def gradients_of(
     grads = _active_gradients(grads, active, name)
     if len(grads) != len(wanted):
         raise ValueError(
-            f"custom_grad of {name}: got {len(grads)} cotangents for "
-            f"{len(wanted)} inputs"
+            f"custom_grad of {name}: needs one cotangent for each input: "
+            f"{len(wanted)}, got {len(grads)}"
         )
     pairs = zip(wanted, grads, strict=True)
     return [dx for x, grad in pairs for dx in _gradients_by_leaf(x, grad, name)]
