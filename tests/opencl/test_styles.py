@@ -32,6 +32,36 @@ def convolved(x, filter, op=pg.conv2d, **options):
     return both_ways(lambda x, f: op(x, f, **options), draw(*x), draw(*filter))
 
 
+def attended(heads, groups, queries, keys, sizes, **options):
+    """Return attention whose keys and values have these sizes."""
+    size, width = sizes
+    q = draw(2, heads, queries, size, scale=1.0)
+    k, v = draw(2, groups, keys, size, scale=1.0), draw(2, groups, keys, width)
+    if options:
+        options = {name: make(queries, keys) for name, make in options.items()}
+    return [pg.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)]
+
+
+def causal(*_):
+    return True
+
+
+def some_pairs(queries, keys):
+    return draw(queries, keys) > 0
+
+
+def biases(queries, keys):
+    return draw(2, 1, queries, keys)
+
+
+def one_length(_, keys):
+    return keys // 2
+
+
+def lengths(_, keys):
+    return [keys - 1, 5]
+
+
 def jitted(f, *xs):
     """Return the results of a compiled function."""
     function = pg.jit(f)
@@ -110,6 +140,19 @@ CASES = {
         for op in (pg.softmax, pg.log_softmax, pg.relu, pg.tanh, pg.sigmoid, pg.erf)
         for y in both_ways(op, draw(5, 1003, scale=1.0))
     ],
+    "attention": lambda: attended(4, 4, 19, 45, (20, 13)),
+    "attention, wide": lambda: attended(2, 2, 33, 70, (128, 100)),
+    "attention, causal": lambda: attended(9, 3, 23, 40, (64, 64), is_causal=causal),
+    "attention, mask": lambda: attended(4, 2, 17, 37, (7, 9), mask=some_pairs),
+    "attention, biases": lambda: attended(
+        4, 2, 17, 37, (7, 9), mask=biases, is_causal=causal
+    ),
+    "attention, length": lambda: attended(
+        4, 2, 17, 80, (16, 16), length=one_length, is_causal=causal
+    ),
+    "attention, lengths": lambda: attended(4, 1, 5, 37, (8, 8), length=lengths),
+    "attention, no keys": lambda: attended(1, 1, 16, 0, (4, 4)),
+    "attention, few rows": lambda: attended(2, 2, 3, 40, (8, 8)),
     "log_softmax": lambda: [pg.log_softmax(draw(5, 1003))],
     "layer_norm": lambda: [
         pg.layer_norm(draw(5, 1003), *more)

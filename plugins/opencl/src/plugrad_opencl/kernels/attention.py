@@ -1,4 +1,4 @@
-"""Float32 attention on CPUs, and rotary embeddings; other cases are decomposed."""
+"""Float32 attention in one pass, and rotary embeddings; other cases are decomposed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from .shape import broadcast_to
 
 kernels = KernelTable()
 FLOAT32 = np.dtype(np.float32)
-MAX_SIZE = 256  # elements of a key or a value
-MAX_ROWS = 64  # queries that share keys; for more, separate products are faster
+# The largest number of elements of a key or a value. A GPU holds tiles of them in local
+# memory, of which a device has at least 32 KiB.
+MAX_SIZES = {"cpu": 256, "gpu": 128}
+# Queries that share keys. On a CPU, separate products are faster for more; on a GPU,
+# for fewer, because one work group reads all keys.
+MAX_ROWS = 64
+MIN_ROWS = 16
+TILE_ROWS, TILE_KEYS, TILE_ITEMS = 16, 32, 64  # of a work group on a GPU
 
 
 @functools.cache
@@ -26,6 +32,14 @@ def _program(device: Device, name: str, items: int, mask: str, **flags: int) -> 
     how = {"ITEMS": items, "functions": functions, "mask": mask} | flags
     width = source.width(FLOAT32)
     return source.kernel(device, "attention", name, width=width, **how)
+
+
+@functools.cache
+def _tiles(device: Device, mask: str, **flags: int) -> Launch:
+    how: dict[str, Any] = {"functions": source.mathematics(FLOAT32), "mask": mask}
+    how |= {"ROWS": TILE_ROWS, "KEYS": TILE_KEYS} | flags
+    name = "attend_tiles"
+    return source.kernel(device, "attention_tiles", name, TILE_ITEMS, **how)
 
 
 @kernels("Attention")
@@ -42,34 +56,58 @@ def attention(
     """Compute each query in one pass over the keys, without storing the scores."""
     batch, heads, queries, size = q.shape
     groups, keys, width = v.shape[1:]
-    device = q.device
-    rows = heads // max(groups, 1) * queries
-    fits = device.style == "cpu" and max(size, width) <= MAX_SIZE and rows <= MAX_ROWS
-    if not fits or q.dtype != FLOAT32 or not min(size, width):
+    device, rows = q.device, heads // max(groups, 1) * queries
+    if not _fits(device, rows, size, width) or q.dtype != FLOAT32:
         return NotImplemented
     y = empty(device, (batch, heads, queries, width), FLOAT32)
     if not y.size:
         return y
-    given, kind = q, 0
-    strides: Shape = (0, 0, 0)
-    if mask is not None:
-        kind = 1 if mask.dtype.kind == "b" else 2
-        if kind == 2 and mask.dtype != FLOAT32:
-            return NotImplemented
-        given = mask
-        if mask.shape[3] != keys:
-            given = broadcast_to(mask, shape=(*mask.shape[:3], keys))
-        strides = broadcast_strides(given.shape, 4)[:3]
+    masked = _mask_of(mask, keys)
+    if masked is None:
+        return NotImplemented
+    given, kind, strides = masked
+    shown = q if given is None else given
     lengths = 0 if length is None else 1 if length.size == 1 else 2
-    flags = {"SIZE": size, "VALUE": width, "CAUSAL": causal, "LENGTHS": lengths}
-    flags |= {"MASK": kind, "ATTENTION": 1}
-    launch = _program(device, "attend", 1, source.C[given.dtype], **flags)
-    arrays = (q, k, v, given, q if length is None else length, y)
+    flags = {"SIZE": size, "VALUE": width, "CAUSAL": causal}
+    flags |= {"MASK": kind, "LENGTHS": lengths}
+    arrays = (q, k, v, shown, q if length is None else length, y)
+    buffers = [t.buffer for t in arrays]
+    numbers = (heads, groups, queries, keys, *strides)
     count = batch * heads * queries
-    numbers = (heads, groups, queries, keys, *strides, count, scale)
-    work = count * keys * (size + width)
-    launch(work, count, *[t.buffer for t in arrays], *numbers)
+    work, mask_type = count * keys * (size + width), source.C[shown.dtype]
+    if device.style == "cpu":
+        launch = _program(device, "attend", 1, mask_type, ATTENTION=1, **flags)
+        launch(work, count, *buffers, *numbers, count, scale)
+    else:
+        launch = _tiles(device, mask_type, **flags)
+        blocks = batch * groups * -(-rows // TILE_ROWS)
+        launch(work, blocks * TILE_ITEMS, *buffers, *numbers, scale)
     return y
+
+
+def _fits(device: Device, rows: int, size: int, width: int) -> bool:
+    """Return whether a kernel for the device computes attention of these sizes."""
+    enough = rows <= MAX_ROWS if device.style == "cpu" else rows >= MIN_ROWS
+    return (
+        enough and 0 < min(size, width) <= max(size, width) <= MAX_SIZES[device.style]
+    )
+
+
+def _mask_of(
+    mask: ClArray | None, keys: int
+) -> tuple[ClArray | None, int, Shape] | None:
+    """Return a mask with all keys, its kind (0: none, 1: bool, 2: float32) and strides.
+
+    Return None for masks of other dtypes.
+    """
+    if mask is None:
+        return None, 0, (0, 0, 0)
+    kind = 1 if mask.dtype.kind == "b" else 2
+    if kind == 2 and mask.dtype != FLOAT32:
+        return None
+    if mask.shape[3] != keys:
+        mask = broadcast_to(mask, shape=(*mask.shape[:3], keys))
+    return mask, kind, broadcast_strides(mask.shape, 4)[:3]
 
 
 @kernels("RotaryEmbedding")
