@@ -65,9 +65,11 @@ def converted(path: Path, dtype: str, folder: Path) -> Path:
     """Write the file with another type of weights; return the path of the new file."""
     import gguf
 
+    target = folder / f"{dtype}.gguf"
+    if target.exists():
+        return target
     reader = gguf.GGUFReader(path)
     kind = gguf.GGMLQuantizationType[dtype]
-    target = folder / f"{dtype}.gguf"
     writer = gguf.GGUFWriter(target, "llama")
     for name, field in reader.fields.items():
         if not name.startswith(("GGUF.", "general.architecture")):

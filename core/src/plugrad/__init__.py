@@ -142,10 +142,12 @@ from ._src.ops.basis.creation import (
     zeros,
     zeros_like,
 )
-from ._src.ops.basis.reduce import (
+from ._src.ops.basis.logic import (
     all,
     any,
     count_nonzero,
+)
+from ._src.ops.basis.reduce import (
     max,
     mean,
     min,
@@ -374,9 +376,7 @@ from ._src.ops.nn.norm import (
     group_norm,
     layer_norm,
     local_response_normalization,
-    log_softmax,
     rms_norm,
-    softmax,
 )
 from ._src.ops.nn.pool import (
     avg_pool,
@@ -389,6 +389,10 @@ from ._src.ops.nn.pool import (
 from ._src.ops.nn.sequence import (
     gru,
     lstm,
+)
+from ._src.ops.nn.softmax import (
+    log_softmax,
+    softmax,
 )
 from ._src.ops.reduction.cumulative import (
     bincount,

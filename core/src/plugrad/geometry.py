@@ -340,10 +340,9 @@ def reshaped(old: tuple[int, ...], new: Sequence[int]) -> tuple[int, ...]:
     size = math.prod(old)
     if size == math.prod(new) and min(new, default=0) >= 0:
         return tuple(new)
-    known = math.prod(n for n in new if n != -1)
-    free = [i for i, n in enumerate(new) if n == -1]
-    fits = len(free) == 1 and known and size % known == 0 if free else known == size
-    if not fits or min(new, default=0) < -1:
+    known = math.prod([n for n in new if n != -1])
+    fits = list(new).count(-1) == 1 and known and size % known == 0
+    if not fits or min(new) < -1:
         count = "" if min(new, default=0) < 0 else f" with {known}"
         error = ValueError(
             f"reshape: cannot turn shape {old} with {size} elements into "

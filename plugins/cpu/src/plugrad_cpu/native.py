@@ -37,7 +37,6 @@ NUMBER_SUFFIXES = SIGNED_SUFFIXES | {
 }
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a level includes the levels after it
 MAX_ELEMENTS = 2**31  # arrays must have fewer, because kernels count in 32 bits
-IN_C = 0x0001 | 0x0100  # the bits of row-major and aligned arrays in NumPy's flags
 HALVES = "cast_f16_f32", "cast_f32_f16"
 COPY_MIN_BYTES = 1 << 16  # from this size on, C copies faster than NumPy
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # suffix of library names
@@ -193,7 +192,7 @@ def contiguous(*xs: Array | None) -> list[Any] | None:
 
 def as_contiguous(x: Array) -> Array:
     """Return ``x`` as an aligned, row-major array: ``x`` itself if it is one."""
-    if type(x) is np.ndarray and x.flags.num & IN_C == IN_C:
+    if type(x) is np.ndarray and (flags := x.flags).c_contiguous and flags.aligned:
         return x
     y = np.empty(x.shape, x.dtype)
     copy(y, x)

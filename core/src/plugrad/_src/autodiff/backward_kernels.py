@@ -13,7 +13,7 @@ from typing import Any
 
 from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.elementwise import error_functions, trigonometry
-from plugrad._src.ops.nn import activation, gelu, norm
+from plugrad._src.ops.nn import activation, gelu, softmax
 from plugrad._src.registry.contract import Kernel, decomposition
 from plugrad._src.registry.specs import Spec, one_shape
 from plugrad._src.tensor.tensor import Tensor
@@ -153,7 +153,7 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
     ),
     (
         "SoftmaxGrad(dy: floating, y: dy)",
-        lambda dy, y: norm.softmax_gradient(dy, y, len(y.shape) - 1),
+        lambda dy, y: softmax.softmax_gradient(dy, y, len(y.shape) - 1),
         _rows,
         """``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.
         float16 is computed in float32. The result adds up to 0 along the axis; where y
@@ -162,7 +162,7 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
     ),
     (
         "LogSoftmaxGrad(dy: floating, y: dy)",
-        lambda dy, y: norm.log_softmax_gradient(dy, y, len(y.shape) - 1),
+        lambda dy, y: softmax.log_softmax_gradient(dy, y, len(y.shape) - 1),
         _rows,
         """``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.
         float16 is computed in float32. The result adds up to 0 along the axis; where y

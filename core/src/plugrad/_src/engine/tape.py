@@ -346,10 +346,7 @@ def saved_values(
     plan: TapePlan, values: tuple[Any, ...], attrs: dict[str, Any]
 ) -> list[Any]:
     """Return the residuals of a run, given its inputs and outputs."""
-    saved: list[Any] = []
-    for i in plan.tensors:
-        x = values[i]
-        saved.append(None if x is None else alias(x, x._tape_id))
+    saved = [save(TENSOR, i, values) for i in plan.tensors]
     for kind, where in plan.others:
         is_attribute = kind == ATTRIBUTE
         saved.append(attrs[where] if is_attribute else save(kind, where, values))

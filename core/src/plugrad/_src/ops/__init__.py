@@ -23,7 +23,7 @@ from plugrad._src.registry.registry import registry
 from . import _processes, operators
 
 FOLDERS = {
-    "basis": "binary compare complexes creation reduce shape unary",
+    "basis": "binary compare complexes creation logic reduce shape unary",
     "elementwise": """
         error_functions incomplete_gamma integers signs special trigonometry
     """,
@@ -38,7 +38,7 @@ FOLDERS = {
     "signal": "fft signal",
     "nn": """
         activation adaptive alignments attention block_quantized conv depthwise dilation
-        dropout fused gelu losses norm pool quantized sequence
+        dropout fused gelu losses norm pool quantized sequence softmax
     """,
     "sparse": "ragged sparse",
     "image": "boxes image interpolation resize",

@@ -205,10 +205,10 @@ METHODS = """
 """
 FAMILIES = """
     array.blocks array.gather array.slicing basis.binary basis.compare basis.creation
-    basis.reduce basis.shape basis.unary elementwise.error_functions
+    basis.logic basis.reduce basis.shape basis.unary elementwise.error_functions
     elementwise.trigonometry indexing.indexing indexing.search indexing.sorting
     linalg.products nn.activation nn.conv nn.depthwise nn.gelu nn.norm nn.pool
-    reduction.cumulative reduction.extremes statistics.statistics
+    nn.softmax reduction.cumulative reduction.extremes statistics.statistics
 """
 
 

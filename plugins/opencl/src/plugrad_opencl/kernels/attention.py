@@ -16,8 +16,8 @@ from .shape import broadcast_to
 
 kernels = KernelTable()
 FLOAT32 = np.dtype(np.float32)
-# The largest number of elements of a key or a value. A GPU holds tiles of them in local
-# memory, of which a device has at least 32 KiB.
+# The largest number of elements of a key or a value. On a GPU, tiles of them are in
+# local memory; every device has at least 32 KiB.
 MAX_SIZES = {"cpu": 256, "gpu": 128}
 # Queries that share keys. On a CPU, separate products are faster for more; on a GPU,
 # for fewer, because one work group reads all keys.

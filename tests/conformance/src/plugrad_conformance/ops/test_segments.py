@@ -20,13 +20,17 @@ def reduced(ufunc, x, ids, count, empty):
     return y
 
 
-def bounds(dtype):
-    return np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
+def lowest(dtype):
+    return -INF if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
+
+
+def highest(dtype):
+    return INF if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max
 
 
 OPS = {
-    "max": (pg.unsorted_segment_max, np.maximum, lambda dtype: bounds(dtype).min),
-    "min": (pg.unsorted_segment_min, np.minimum, lambda dtype: bounds(dtype).max),
+    "max": (pg.unsorted_segment_max, np.maximum, lowest),
+    "min": (pg.unsorted_segment_min, np.minimum, highest),
     "prod": (pg.unsorted_segment_prod, np.multiply, lambda dtype: 1),
 }
 SEGMENTS = [  # the shape, the ids, the number of segments

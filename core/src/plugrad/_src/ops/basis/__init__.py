@@ -6,10 +6,11 @@ Circular imports are allowed only in this folder.
 
 - ``_convert``: arguments to tensors, promotion of dtypes, and calls of kernels.
 - ``binary``: element-wise ops of two arguments.
-- ``compare``: comparisons, ``where``, logic and bits.
+- ``compare``: comparisons, ``where``, logical ops and bits.
 - ``complexes``: complex numbers and their parts.
 - ``creation``: constants, tensors shaped like another, and ``astype``.
-- ``reduce``: sums, means, products, maxima and logic along axes.
+- ``logic``: ``all``, ``any`` and ``count_nonzero``.
+- ``reduce``: sums, means, products and maxima along axes.
 - ``shape``: reshaping, broadcasting, joining, splitting and transposing.
 - ``unary``: element-wise ops of one argument.
 - ``variable``: ``Variable``, a mutable holder of a tensor.

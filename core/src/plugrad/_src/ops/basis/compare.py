@@ -31,7 +31,7 @@ from plugrad._src.tensor.arguments import finite, flag
 from plugrad._src.tensor.dtypes import BOOL, DTYPES, INT32, dtype_kind, named
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, creation, reduce, unary
+from . import _convert, binary, creation, logic, unary
 
 __all__ = [
     "allclose",
@@ -945,4 +945,4 @@ def allclose(
         The semantics are those of ``numpy.allclose``, but the result is a tensor.
 
     """
-    return reduce.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))
+    return logic.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))

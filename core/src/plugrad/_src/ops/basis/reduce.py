@@ -1,7 +1,7 @@
-"""Reductions. Kernels: ``All Any Max Mean Min Prod Sum``.
+"""Reductions. Kernels: ``Max Mean Min Prod Sum``.
 
-Contents: sums and means; maximum and minimum; products; logic; ``count_nonzero`` and
-``root``. Indices of maxima are in ``extremes``; compositions such as ``var`` are in
+Contents: sums and means; maximum and minimum; products; ``root``. ``all`` and ``any``
+are in ``logic``, indices of maxima in ``extremes``, and compositions such as ``var`` in
 ``statistics``.
 
 ``axis`` is an int, a sequence of ints, or None for all axes; ``keepdims`` keeps the
@@ -26,7 +26,7 @@ from plugrad._src.registry.contract import (
     gradients,
     reduced,
 )
-from plugrad._src.tensor.arguments import Axis, flag, misfit, real
+from plugrad._src.tensor.arguments import Axis, misfit, real
 from plugrad._src.tensor.dtypes import (
     BFLOAT16,
     BOOL,
@@ -44,12 +44,9 @@ from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape, axes
 
-from . import _convert, binary, compare, complexes, creation, shape, unary
+from . import _convert, binary, compare, complexes, creation, logic, shape, unary
 
 __all__ = [
-    "all",
-    "any",
-    "count_nonzero",
     "max",
     "mean",
     "min",
@@ -103,7 +100,7 @@ def _broadcast_back(
     return run(shape.BROADCAST_TO, dy, shape=x_spec.shape)
 
 
-def _selected(op: str, x: Tensor, where: TensorLike | None, other: float) -> Tensor:
+def selected(op: str, x: Tensor, where: TensorLike | None, other: float) -> Tensor:
     """Return ``x`` with the elements outside of the mask, if there is one, replaced."""
     if where is None:
         return x
@@ -170,7 +167,7 @@ def sum(
     if type(x) is not Tensor or dtype is not None or dtype_kind(x.dtype) not in "fc":
         x = _summand(x, dtype)
     if where is not None:
-        x = _selected("sum", x, where, 0)
+        x = selected("sum", x, where, 0)
     return _convert.reduction(SUM, x, axes("sum", axis, len(x.shape)), keepdims)
 
 
@@ -250,7 +247,7 @@ def _mean_where(x: Tensor, axis: Axis, keepdims: bool, where: TensorLike) -> Ten
     """Return the mean of the elements that the mask ``where`` selects."""
     along = axes("mean", axis, len(x.shape))
     parts = widened(x), creation.ones(x.shape, dtype=INT32)
-    chosen = [_selected("mean", part, where, 0) for part in parts]
+    chosen = [selected("mean", part, where, 0) for part in parts]
     total, number = [_convert.reduction(SUM, t, along, keepdims) for t in chosen]
     return _quotient(total, number, x.dtype)
 
@@ -382,7 +379,7 @@ def max(
     if initial is not None or where is not None:
         return _with_initial("max", x, axis, keepdims, initial, where)
     x, axis = _as_real("max", x, axis)
-    return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
+    return _convert.reduction(logic.ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
 
 
 def _with_initial(
@@ -404,15 +401,15 @@ def _with_initial(
     first = _convert.asarray(number, dtype=x.dtype)
     along = axes(op, axis, x.ndim)
     kernel, of_bool, function, bound = {
-        "max": (MAX, ANY, binary.maximum, -math.inf),
-        "min": (MIN, ALL, binary.minimum, math.inf),
+        "max": (MAX, logic.ANY, binary.maximum, -math.inf),
+        "min": (MIN, logic.ALL, binary.minimum, math.inf),
     }[op]
     if where is not None:  # not with ``initial``, which would share the gradient
         if x.dtype is BOOL:
             bound = bound > 0
         elif dtype_kind(x.dtype) != "f":
             bound = LIMITS[x.dtype][bound > 0]
-        x = _selected(op, x, where, bound)
+        x = selected(op, x, where, bound)
     if x.dtype is BOOL:
         kernel = of_bool
     elif not count(x, along):  # a sum of no elements is 0, and has a gradient
@@ -475,7 +472,7 @@ def min(
     if initial is not None or where is not None:
         return _with_initial("min", x, axis, keepdims, initial, where)
     x, axis = _as_real("min", x, axis)
-    return _convert.reduction(ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
+    return _convert.reduction(logic.ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
 
 
 @decomposition(MIN)
@@ -546,7 +543,7 @@ def prod(
     """
     if unknown:
         raise unexpected(prod, unknown)
-    x = _selected("prod", _summand(x, dtype, "prod"), where, 1)
+    x = selected("prod", _summand(x, dtype, "prod"), where, 1)
     return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
 
 
@@ -572,150 +569,7 @@ def _product(x: Tensor, axis: int) -> Tensor:
     return math.prod(unpaired, start=x)
 
 
-# --- logic -----------------------------------------------------------------------
-
-
-def _as_bool(
-    op: str, x: TensorLike, axis: Axis, where: TensorLike | None = None
-) -> tuple[Tensor, Shape]:
-    x = creation.cast(_convert.numbers(op, x), BOOL)
-    return _selected(op, x, where, op == "all"), axes(op, axis, len(x.shape))
-
-
-ALL = Kernel(
-    "All(x: bool; axis: axes, keepdims: bool)",
-    out=reduced,
-    op="all",
-    doc="""Whether all elements over ``axis`` are true; True for no elements.""",
-)
-
-
-def all(
-    x: TensorLike,
-    /,
-    axis: Axis = None,
-    *,
-    keepdims: bool = False,
-    where: TensorLike | None = None,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return whether all elements along ``axis`` are true; True where there are none.
-
-    Every number but 0 counts as true, including NaN.
-
-    Args:
-        x: A tensor of numbers or bool.
-        axis: The axes to reduce: an int, a sequence of ints, or None for all.
-        keepdims: Whether to keep the reduced axes, with size 1.
-        where: A bool tensor that broadcasts to ``x`` and selects the elements, as
-            for ``sum``.
-
-    Returns:
-        A bool tensor.
-
-    Raises:
-        TypeError: ``x`` contains strings, or ``where`` is not bool.
-        ValueError: An axis is out of range, or ``where`` does not broadcast to ``x``.
-
-    Example:
-        >>> pg.all([[True, True], [True, False]], axis=1)
-        Tensor([ True, False], dtype=bool, backend='cpu')
-
-    """
-    if unknown:
-        raise unexpected(all, unknown)
-    return _convert.reduction(ALL, *_as_bool("all", x, axis, where), keepdims)
-
-
-decomposition(ALL, lambda x, axis, keepdims: ~(~x).any(axis=axis, keepdims=keepdims))
-
-
-ANY = Kernel(
-    "Any(x: bool; axis: axes, keepdims: bool)",
-    out=reduced,
-    op="any",
-    doc="""Whether any element over ``axis`` is true; False for no elements.""",
-)
-
-
-def any(
-    x: TensorLike,
-    /,
-    axis: Axis = None,
-    *,
-    keepdims: bool = False,
-    where: TensorLike | None = None,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return whether any element along ``axis`` is true; False where there are none.
-
-    Every number but 0 counts as true, including NaN.
-
-    Args:
-        x: A tensor of numbers or bool.
-        axis: The axes to reduce: an int, a sequence of ints, or None for all.
-        keepdims: Whether to keep the reduced axes, with size 1.
-        where: A bool tensor that broadcasts to ``x`` and selects the elements, as
-            for ``sum``.
-
-    Returns:
-        A bool tensor.
-
-    Raises:
-        TypeError: ``x`` contains strings, or ``where`` is not bool.
-        ValueError: An axis is out of range, or ``where`` does not broadcast to ``x``.
-
-    Example:
-        >>> pg.any([[False, False], [True, False]], axis=1)
-        Tensor([False,  True], dtype=bool, backend='cpu')
-
-    """
-    if unknown:
-        raise unexpected(any, unknown)
-    return _convert.reduction(ANY, *_as_bool("any", x, axis, where), keepdims)
-
-
-@decomposition(ANY)
-def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
-    ones = creation.cast(x, INT32)  # a sum of no elements is 0, a maximum is undefined
-    return creation.cast(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
-
-
-# --- compositions ----------------------------------------------------------------
-
-
-def count_nonzero(
-    x: TensorLike,
-    /,
-    axis: Axis = None,
-    *,
-    keepdims: bool = False,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return the number of elements along ``axis`` that are not 0.
-
-    Args:
-        x: A tensor of numbers or bool.
-        axis: The axes to count along: an int, a sequence of ints, or None for all.
-        keepdims: Whether to keep the reduced axes, with size 1.
-
-    Returns:
-        An int32 tensor.
-
-    Raises:
-        TypeError: ``x`` contains strings.
-        ValueError: An axis is out of range.
-
-    Example:
-        >>> pg.count_nonzero([[1.0, 0.0], [3.0, 4.0]], axis=1)
-        Tensor([1, 2], dtype=int32, backend='cpu')
-
-    """
-    if unknown:
-        raise unexpected(count_nonzero, unknown)
-    x, axis = _as_bool("count_nonzero", x, axis)
-    keepdims = flag("count_nonzero", "keepdims", keepdims)
-    return run(SUM, creation.cast(x, INT32), axis=axis, keepdims=keepdims)
+# --- roots ----------------------------------------------------------------------
 
 
 def root(x: Tensor, /) -> Tensor:

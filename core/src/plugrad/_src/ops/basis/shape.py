@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Unpack
 
 from plugrad import geometry
@@ -632,24 +632,6 @@ def _permute_back(dy: Tensor, axes: Shape) -> Tensor:
 
 
 gradients(TRANSPOSE, x=_permute_back)
-
-
-def over_axes(function: Callable[..., Tensor], x: Tensor, along: Shape) -> Tensor:
-    """Apply a function along one axis to several axes, as if they were one.
-
-    Args:
-        function: It takes a tensor and ``axis=``, and keeps the shape.
-        x: The tensor.
-        along: Sorted, non-negative axes.
-
-    """
-    kept = [i for i in range(len(x.shape)) if i not in along]
-    order = (*kept, *along)
-    moved = run(TRANSPOSE, x, axes=order)
-    size = math.prod([x.shape[i] for i in along])
-    flat = run(RESHAPE, moved, shape=(*moved.shape[: len(kept)], size))
-    y = function(flat, axis=len(kept))
-    return _permute_back(run(RESHAPE, y, shape=moved.shape), order)
 
 
 def _flip_spec(x: Spec, *, axis: Shape) -> Spec:

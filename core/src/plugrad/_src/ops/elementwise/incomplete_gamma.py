@@ -183,12 +183,11 @@ def _incomplete_gamma(op: str, a: TensorLike, x: TensorLike, *, upper: bool) -> 
     a, x = binary.floats(op, a, x, "f")
     dtype = a.dtype
     a, x = _convert.promote_and_broadcast(op, reduce.widened(a), reduce.widened(x))
-    known = _both(a >= 0, x >= 0)
-    known = _both(known, _both(a + x > 0, binary.minimum(a, x) < math.inf))
-    low = compare.logical_or(compare.equal(x, 0), compare.equal(a, math.inf))
+    known = (a >= 0) & (x >= 0) & (a + x > 0) & (binary.minimum(a, x) < math.inf)
+    low = compare.equal(x, 0) | compare.equal(a, math.inf)
     limit = compare.where(low, float(upper), float(not upper))
     limit = compare.where(known, limit, math.nan)
-    inside = _both(_both(a > 0, x > 0), binary.maximum(a, x) < math.inf)
+    inside = (a > 0) & (x > 0) & (binary.maximum(a, x) < math.inf)
     y = compare.where(
         inside, _inside(a, x, inside, upper), creation.cast(limit, a.dtype)
     )
@@ -199,28 +198,24 @@ def _inside(a: Tensor, x: Tensor, inside: Tensor, upper: bool) -> Tensor:
     """Return the function where ``a`` and ``x`` are positive and finite."""
     large = a >= EXPANSION_MIN_SHAPE
     least, most = EXPANSION_RATIOS
-    middle = _both(large, _both(x > a * least, x < a * most))
+    middle = large & (x > a * least) & (x < a * most) & inside
     margin = special._term_count(x, *SERIES_MARGIN)
     below = x < compare.where(large, a, binary.maximum(a, SMALL_SHAPE) + margin)
-    middle, below = _both(middle, inside), _both(below, inside)
-    series = _series(*_only(_both(below, ~middle), a, x, 1.0, 1.0))
-    above = _both(inside, ~compare.logical_or(below, middle))
+    below = below & inside
+    series = _series(*_only(below & ~middle, a, x, 1.0, 1.0))
+    above = inside & ~(below | middle)
     fraction = _fraction(*_only(above, a, x, 1.0, 4.0))
-    small = _both(a < SMALL_SHAPE, below)
+    small = (a < SMALL_SHAPE) & below
     rest = _small(*_only(small, a, x, 0.5, 1.0))
     if upper:
         y = compare.where(small, rest, 1 - series)
         y = compare.where(below, y, fraction)
     else:  # near 1, the derivatives of the series cancel
-        y = compare.where(_both(small, rest < 0.5), 1 - rest, series)
+        y = compare.where(small & (rest < 0.5), 1 - rest, series)
         y = compare.where(below, y, 1 - fraction)
     least_shape = float(EXPANSION_MIN_SHAPE)
     expansion = _expansion(*_only(middle, a, x, least_shape, least_shape), upper)
     return compare.where(middle, expansion, y)
-
-
-def _both(condition: Tensor, other: Tensor) -> Tensor:
-    return compare.logical_and(condition, other)
 
 
 def _only(

@@ -32,9 +32,9 @@ def unsorted_segment_max(
     """Return the maxima of the slices of ``x`` that have the same segment id.
 
     ``y[i] = max x[j]`` over j with ``segment_ids[j] = i``; NaN where an element is NaN.
-    Slices whose id is negative or too large are ignored. A maximum of no slices is the
-    lowest finite number of the dtype. Elements that equal the maximum share the
-    gradient equally; where it is NaN, the gradient is 0.
+    Slices whose id is negative or too large are ignored. A maximum of no slices is
+    -inf, or the lowest number of an integer dtype. Elements that equal a finite maximum
+    share the gradient equally; where it is NaN, the gradient is 0.
 
     Args:
         x: A tensor of real numbers or bool.
@@ -53,7 +53,7 @@ def unsorted_segment_max(
         Tensor([3., 4.], dtype=float32, backend='cpu')
 
     Source:
-        The semantics are those of ``tf.math.unsorted_segment_max`` in TensorFlow.
+        The semantics are those of ``jax.ops.segment_max``.
 
     """
     if unknown:
@@ -72,9 +72,9 @@ def unsorted_segment_min(
     """Return the minima of the slices of ``x`` that have the same segment id.
 
     ``y[i] = min x[j]`` over j with ``segment_ids[j] = i``; NaN where an element is NaN.
-    Slices whose id is negative or too large are ignored. A minimum of no slices is the
-    highest finite number of the dtype. Elements that equal the minimum share the
-    gradient equally; where it is NaN, the gradient is 0.
+    Slices whose id is negative or too large are ignored. A minimum of no slices is inf,
+    or the highest number of an integer dtype. Elements that equal a finite minimum
+    share the gradient equally; where it is NaN, the gradient is 0.
 
     Args:
         x: A tensor of real numbers or bool.
@@ -93,7 +93,7 @@ def unsorted_segment_min(
         Tensor([1., 2.], dtype=float32, backend='cpu')
 
     Source:
-        The semantics are those of ``tf.math.unsorted_segment_min`` in TensorFlow.
+        The semantics are those of ``jax.ops.segment_min``.
 
     """
     if unknown:
@@ -157,19 +157,13 @@ def _extremes(
         # Without slices, the result is the least or largest int32.
         return (_extremes(op, *parts, largest=largest) > 0).astype(BOOL)
     x, rows, count = _rows(op, x, segment_ids, num_segments)
-    low, high = LIMITS[x.dtype]
-    bound = low if largest else high
-    is_floating = dtype_kind(x.dtype) == "f"
-    start = math.copysign(math.inf, bound) if is_floating else bound
+    if dtype_kind(x.dtype) == "f":
+        start: float = -math.inf if largest else math.inf
+    else:
+        start = LIMITS[x.dtype][0 if largest else 1]
     kernel = scatter.TENSOR_SCATTER_EXTREMUM
     combine = lambda base: run(kernel, base, rows, x, largest=largest)
-    y = _combined(x, count, start, combine)
-    if not is_floating:
-        return y
-    ones = creation.ones((rows.shape[0],), dtype=INT32)
-    ids = run(shape.RESHAPE, rows, shape=ones.shape)
-    hits = run(gather.UNSORTED_SEGMENT_SUM, ones, ids, num_segments=count)
-    return compare.where(_aligned(hits, x) > 0, y, bound)
+    return _combined(x, count, start, combine)
 
 
 def _rows(

@@ -15,7 +15,7 @@ import numpy as np
 
 from plugrad._src.engine.dispatch import run, run_many
 from plugrad._src.ops.array import gather, rearrange, slicing
-from plugrad._src.ops.basis import _convert, compare, creation, reduce, unary
+from plugrad._src.ops.basis import _convert, compare, creation, logic, reduce, unary
 from plugrad._src.ops.basis import shape as shapes
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import Axis, choice, flag, integer, misfit
@@ -141,7 +141,7 @@ def in_top_k(
         raise misfit("in_top_k", rule, classes, scores)
     _, best = _run_top_k(scores, _check_k("in_top_k", scores, k), False)
     hits = compare.equal(best, shapes.expand_dims(classes, axis=-1))
-    return reduce.any(hits, axis=-1)
+    return logic.any(hits, axis=-1)
 
 
 # --- sorting ---------------------------------------------------------------------

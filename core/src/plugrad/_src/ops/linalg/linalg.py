@@ -14,7 +14,15 @@ from typing import Literal, Unpack
 from plugrad import geometry
 from plugrad._src.engine.dispatch import run
 from plugrad._src.engine.tape import alias
-from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape, unary
+from plugrad._src.ops.basis import (
+    _convert,
+    compare,
+    creation,
+    logic,
+    reduce,
+    shape,
+    unary,
+)
 from plugrad._src.tensor.arguments import Axis, flag, integer, misfit, real
 from plugrad._src.tensor.dtypes import dtype_kind, floating_info
 from plugrad._src.tensor.hints import Nothing, unexpected
@@ -163,7 +171,7 @@ def vector_norm(
         ord = math.copysign(math.inf, ord)
     sizes = unary.abs(wide)
     if ord == 0:
-        y = reduce.count_nonzero(wide, axis=axes, keepdims=keepdims)
+        y = logic.count_nonzero(wide, axis=axes, keepdims=keepdims)
     elif ord == -math.inf:
         y = reduce.min(sizes, axis=axes, keepdims=keepdims)
     elif ord == 1 or not math.prod([x.shape[i] for i in axes]):

@@ -25,7 +25,7 @@ from plugrad._src.engine.context import current, tapes
 from plugrad._src.engine.dispatch import run, run_many
 from plugrad._src.engine.tape import tapes_tracking
 from plugrad._src.ops.array import grids, slicing
-from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape
+from plugrad._src.ops.basis import _convert, compare, creation, logic, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import choice, finite, flag, misfit
 from plugrad._src.tensor.dtypes import dtype_kind
@@ -570,7 +570,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
     x = matrix.matrices("matrix_rank", x, square=False)
     s = run(SVDVALS, x)
     limit = matrix.column(_tolerance("matrix_rank", x, rtol)) * _largest(s)
-    return reduce.count_nonzero(s > limit, axis=-1)
+    return logic.count_nonzero(s > limit, axis=-1)
 
 
 def _pinv_spec(x: Spec, rtol: Spec) -> Spec:

@@ -13,8 +13,9 @@
 - ``fused``: a product or convolution, a bias and an activation in one kernel.
 - ``gelu``: the Gaussian error linear unit.
 - ``losses``: losses, the namespace ``plugrad.losses``.
-- ``norm``: softmax and normalization.
+- ``norm``: normalization.
 - ``pool``: the maximum or the average of each window.
 - ``quantized``: int8 and uint8 convolutions and matrix products.
 - ``sequence``: recurrent networks.
+- ``softmax``: ``softmax`` and its logarithm.
 """

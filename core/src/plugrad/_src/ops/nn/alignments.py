@@ -20,7 +20,7 @@ from plugrad._src.tensor.arguments import integer, misfit
 from plugrad._src.tensor.dtypes import INT32
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
-from . import norm
+from . import softmax
 
 __all__: list[str] = []
 
@@ -48,7 +48,7 @@ def negative_log_probability(
     within = ranges.arange(size) < run(shape.RESHAPE, counts, shape=(batch, 1))
     ids = compare.where(within, ids, blank)
     states, may_skip = _states(ids, blank)
-    logs = norm.log_softmax(reduce.widened(x))
+    logs = softmax.log_softmax(reduce.widened(x))
     logs = run(gather.GATHER_V2, logs, states, axis=2, batch_dims=1)
     ends = run(shape.RESHAPE, ends, shape=(batch, 1))
     before = creation.full((batch, 2 * size), -math.inf, dtype=logs.dtype)

@@ -22,7 +22,7 @@ from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
-from . import norm
+from . import softmax
 
 __all__ = ["rotary_embedding", "scaled_dot_product_attention"]
 
@@ -257,10 +257,10 @@ def _(
         scores = scores + creation.cast(mask, scores.dtype)
     allowed = _allowed(queries, keys, mask, length, causal)
     if allowed is None:
-        weights = norm.softmax(scores)
+        weights = softmax.softmax(scores)
     else:
         # Not -inf: a query that attends to no key would give NaN, also in the gradient.
-        weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
+        weights = softmax.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
         if mask is not None or length is not None:  # a query may attend to no key
             weights = compare.where(allowed, weights, 0.0)
     if groups != heads:

@@ -36,7 +36,7 @@ from plugrad._src.tensor.dtypes import dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
-from . import activation, norm
+from . import activation, softmax
 from .alignments import negative_log_probability
 
 __all__ = [
@@ -536,7 +536,7 @@ def _cross_entropy(labels: Tensor, logits: Tensor, fixed: bool) -> Any:
     is written by hand. It keeps one array of the size of the logits; the gradients of
     the separate ops would keep four and run twice as many kernels.
     """
-    logs = norm.log_softmax(logits)
+    logs = softmax.log_softmax(logits)
     is_minus_infinity = compare.equal(logs, -math.inf)
     never = compare.logical_and(compare.equal(labels, 0), is_minus_infinity)
     finite = compare.where(never, 0.0, logs)
@@ -598,7 +598,7 @@ def sparse_softmax_cross_entropy(
     op = "sparse_softmax_cross_entropy"
     classes, x = _classes(op, labels, logits, "logits")
     return _weighted(
-        op, _negated_at_classes(norm.log_softmax(x), classes), weights, reduction
+        op, _negated_at_classes(softmax.log_softmax(x), classes), weights, reduction
     )
 
 

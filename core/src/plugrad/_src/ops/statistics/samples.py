@@ -18,6 +18,7 @@ from plugrad._src.ops.basis import (
     compare,
     complexes,
     creation,
+    logic,
     reduce,
     unary,
 )
@@ -268,7 +269,7 @@ def _checked_edges(bins: TensorLike) -> Tensor:
     edges = _convert.real("histogram", bins)
     if len(edges.shape) != 1:
         raise misfit("histogram", "bin edges must have one axis", edges)
-    if reduce.any(edges[1:] < edges[:-1])._item():
+    if logic.any(edges[1:] < edges[:-1])._item():
         raise ValueError("histogram: bin edges must ascend; sort them")
     return edges
 

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape, unary
 from plugrad._src.ops.custom import custom_grad
-from plugrad._src.ops.nn import norm
+from plugrad._src.ops.nn import softmax
 from plugrad._src.tensor.arguments import Axis, finite, flag
 from plugrad._src.tensor.dtypes import DType
 from plugrad._src.tensor.hints import Nothing, unexpected
@@ -213,22 +213,9 @@ def _log_of_sum(x: Tensor, axis: Shape, keepdims: bool) -> Any:
     def grad_func(dy: Tensor) -> Tensor:
         share = compare.where(is_top, 0.0, -math.inf)
         logits = compare.where(unary.isinf(top), share, wide)
-        dx = reduce._broadcast_back(reduce.widened(dy), x, axis, keepdims) * _softmax(
-            logits, axis
-        )
+        dx = reduce._broadcast_back(
+            reduce.widened(dy), x, axis, keepdims
+        ) * softmax.softmax(logits, axis)
         return creation.cast(dx, x.dtype)
 
     return creation.cast(y, x.dtype), grad_func
-
-
-def _softmax(x: Tensor, axis: Shape) -> Tensor:
-    """Return ``softmax`` over several axes."""
-    if len(axis) == 1:
-        return run(norm.SOFTMAX, x, axis=axis[0])
-    order = (*[i for i in range(len(x.shape)) if i not in axis], *axis)
-    moved = shape.permute_dims(x, order)
-    lead = moved.shape[: len(order) - len(axis)]
-    rows = run(shape.RESHAPE, moved, shape=(*lead, reduce.count(x, axis)))
-    y = run(norm.SOFTMAX, rows, axis=len(rows.shape) - 1)
-    back = tuple(order.index(i) for i in range(len(order)))
-    return shape.permute_dims(run(shape.RESHAPE, y, shape=moved.shape), back)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import plugrad as pg
 from plugrad import Tensor
 
 from ..core.variables import convert_to_tensor
-
-Extreme = Literal["max", "min"]
 
 
 def segment_sum(
@@ -24,8 +21,11 @@ def segment_sum(
 def segment_max(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """Return the maxima of the segments; the least number for one without elements."""
-    return _extremes("max", data, segment_ids, num_segments)
+    """Return the maxima of the segments; the least number for one without elements.
+
+    For floating dtypes that is -inf.
+    """
+    return pg.unsorted_segment_max(*_segments(data, segment_ids, num_segments))
 
 
 def segment_min(
@@ -35,7 +35,7 @@ def segment_min(
 
     For floating dtypes that is infinity.
     """
-    return _extremes("min", data, segment_ids, num_segments)
+    return pg.unsorted_segment_min(*_segments(data, segment_ids, num_segments))
 
 
 def segment_prod(
@@ -58,30 +58,3 @@ def _segments(
     if num_segments is not None:
         return x, ids, int(num_segments)
     return x, ids, int(pg.max(ids)) + 1 if ids.shape[0] else 0
-
-
-def _extremes(
-    reduction: Extreme, data: Any, segment_ids: Any, num_segments: int | None
-) -> Tensor:
-    """Return extremes of the segments; ids outside the range are ignored.
-
-    ``pg.unsorted_segment_max`` returns a finite number for a segment without elements.
-    """
-    x, ids, count = _segments(data, segment_ids, num_segments)
-    start = _neutral(reduction, x.dtype.name)
-    base = pg.full((count + 1, *x.shape[1:]), start, dtype=x.dtype)
-    is_inside = (ids >= 0) & (ids < count)
-    rows = pg.where(is_inside, ids, count)
-    y = pg.tensor_scatter_update(base, rows, x, reduction=reduction)
-    return y[:count]
-
-
-def _neutral(reduction: Extreme, dtype: str) -> float | int | bool:
-    """Return the number that leaves others unchanged."""
-    is_max = reduction == "max"
-    if dtype == "bool":
-        return not is_max
-    if "float" in dtype:
-        return -np.inf if is_max else np.inf
-    limits = np.iinfo(dtype)
-    return int(limits.min if is_max else limits.max)
