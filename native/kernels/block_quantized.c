@@ -26,19 +26,12 @@ enum { MAX_BLOCK = 256 };
 
 INLINE size_t bytes_of(Codes kind, u32 n) { return kind == FOUR_BITS ? n / 2 : n; }
 
-/* Prefetches the weights of some outputs. The arrays are too short for the hardware
-   prefetcher to recognize them in time. */
-INLINE void prefetch_outputs(const Product *s, u32 first, u32 count) {
+/* Prefetches the codes that a product will read next. Rows of codes follow each other in
+   memory, but the hardware prefetcher stops at each page. */
+INLINE void prefetch_codes(const u8 *codes, size_t bytes) {
 #if CACHE_CONTROL
-    enum { CACHE_LINE = 64 };
-    if (first + count > s->outputs) return;
-    size_t bytes = bytes_of(s->kind, s->inputs), blocks = s->inputs / s->block * sizeof(f32);
-    const u8 *codes = s->codes + first * bytes, *scale = (const u8 *)s->scale + first * blocks;
-    for (size_t i = 0; i < count * bytes; i += CACHE_LINE) __builtin_prefetch(codes + i);
-    for (size_t i = 0; i < count * blocks; i += CACHE_LINE) __builtin_prefetch(scale + i);
-    if (!s->offset) return;
-    const u8 *offset = (const u8 *)s->offset + first * blocks;
-    for (size_t i = 0; i < count * blocks; i += CACHE_LINE) __builtin_prefetch(offset + i);
+    enum { AHEAD = 2048, CACHE_LINE = 64 };
+    for (size_t i = 0; i < bytes; i += CACHE_LINE) __builtin_prefetch(codes + AHEAD + i);
 #endif
 }
 
@@ -132,39 +125,33 @@ INLINE void floats_of(const u8 *p, Codes kind, vec w[2]) {
     }
 }
 
-/* For `rows` rows from `row` on, computes `columns` outputs, beginning with `first`. */
-INLINE void multiply(const Product *s, u32 first, u32 columns, u32 row, u32 rows, Codes kind,
-                     u32 block) {
-    u32 n = s->inputs, blocks = n / block, chunk = kind == FOUR_BITS ? block / 2 : block;
-    const u8 *codes = s->codes + first * bytes_of(kind, n);
-    const f32 *scale = s->scale + (size_t)first * blocks, *x = s->x + (size_t)row * n;
-    vec total[2][4];
-    for (u32 c = 0; c < columns; c++)
-        for (u32 r = 0; r < rows; r++) total[c][r] = VEC(0);
-    for (u32 b = 0; b < blocks; b++) {
-        vec a[2][4];
-        for (u32 c = 0; c < columns; c++)
-            for (u32 r = 0; r < rows; r++) a[c][r] = VEC(0);
-        for (u32 i = 0; i < chunk; i += LANES)
-            for (u32 c = 0; c < columns; c++) {
-                vec w[2];
-                floats_of(codes + c * bytes_of(kind, n) + (size_t)b * chunk + i, kind, w);
-                for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
-                    for (u32 r = 0; r < rows; r++) {
-                        const f32 *at = x + (size_t)r * n + b * block + half * chunk + i;
-                        a[c][r] = FMA(w[half], VLOAD(at), a[c][r]);
-                    }
-            }
-        for (u32 c = 0; c < columns; c++)
-            for (u32 r = 0; r < rows; r++)
-                total[c][r] = FMA(a[c][r], VEC(scale[c * blocks + b]), total[c][r]);
-    }
-    for (u32 c = 0; c < columns; c++)
-        for (u32 r = 0; r < rows; r++) {
-            f32 sum = reduce_add(total[c][r]);
-            sum += sum_of_offsets(s, first + c, row + r);
-            s->y[(size_t)(row + r) * s->outputs + first + c] = sum;
+/* Computes an output of `rows` rows, which begin with `row`. Memory is read fastest if the
+   codes of one output are read at a time. */
+INLINE void multiply(const Product *s, u32 output, u32 row, u32 rows, Codes kind, u32 block) {
+    u32 n = s->inputs, blocks = n / block, chunk = bytes_of(kind, block);
+    const u8 *codes = s->codes + output * bytes_of(kind, n);
+    const f32 *scale = s->scale + (size_t)output * blocks, *x = s->x + (size_t)row * n;
+    vec total[4];
+    for (u32 r = 0; r < rows; r++) total[r] = VEC(0);
+    for (u32 b = 0; b < blocks; b++, codes += chunk) {
+        vec a[4];
+        for (u32 r = 0; r < rows; r++) a[r] = VEC(0);
+        prefetch_codes(codes, chunk);
+        for (u32 i = 0; i < chunk; i += LANES) {
+            vec w[2];
+            floats_of(codes + i, kind, w);
+            for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
+                for (u32 r = 0; r < rows; r++) {
+                    const f32 *at = x + (size_t)r * n + b * block + half * chunk + i;
+                    a[r] = FMA(w[half], VLOAD(at), a[r]);
+                }
         }
+        for (u32 r = 0; r < rows; r++) total[r] = FMA(a[r], VEC(scale[b]), total[r]);
+    }
+    for (u32 r = 0; r < rows; r++) {
+        f32 sum = reduce_add(total[r]) + sum_of_offsets(s, output, row + r);
+        s->y[(size_t)(row + r) * s->outputs + output] = sum;
+    }
 }
 
 /* `multiply_rounded` is like `multiply`, but for rounded rows: it sums products of
@@ -190,69 +177,57 @@ INLINE void words_of(const u8 *p, Codes kind, Words w[2]) { /* like `floats_of` 
     if (kind == FOUR_BITS) w[1] = w[0] >> 4, w[0] &= 15;
 }
 
-INLINE void multiply_rounded(const Product *s, u32 first, u32 columns, u32 row, u32 rows,
-                             Codes kind, u32 block) {
-    u32 n = s->inputs, blocks = n / block, chunk = kind == FOUR_BITS ? block / 2 : block;
-    const u8 *codes = s->codes + first * bytes_of(kind, n);
-    const f32 *scale = s->scale + (size_t)first * blocks;
+INLINE void multiply_rounded(const Product *s, u32 output, u32 row, u32 rows, Codes kind,
+                             u32 block) {
+    u32 n = s->inputs, blocks = n / block, chunk = bytes_of(kind, block);
+    const u8 *codes = s->codes + output * bytes_of(kind, n);
+    const f32 *scale = s->scale + (size_t)output * blocks;
     const f32 *factors = s->factors + (size_t)row * blocks;
     const i16 *x = s->rounded + (size_t)row * n;
-    Totals total[2][4];
-    for (u32 c = 0; c < columns; c++)
-        for (u32 r = 0; r < rows; r++) total[c][r] = 0;
-    for (u32 b = 0; b < blocks; b++) {
-        Sums a[2][4];
-        for (u32 c = 0; c < columns; c++)
-            for (u32 r = 0; r < rows; r++) a[c][r] = 0;
-        for (u32 i = 0; i < chunk; i += WORDS)
-            for (u32 c = 0; c < columns; c++) {
-                Words w[2], v;
-                words_of(codes + c * bytes_of(kind, n) + (size_t)b * chunk + i, kind, w);
-                for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
-                    for (u32 r = 0; r < rows; r++) {
-                        memcpy(&v, x + (size_t)r * n + b * block + half * chunk + i, sizeof v);
-                        a[c][r] += MADD_WORDS(w[half], v);
-                    }
-            }
-        for (u32 c = 0; c < columns; c++)
-            for (u32 r = 0; r < rows; r++) {
-                f32 by = scale[c * blocks + b] * factors[r * blocks + b];
-                total[c][r] += __builtin_convertvector(a[c][r], Totals) * by;
-            }
-    }
-    for (u32 c = 0; c < columns; c++)
-        for (u32 r = 0; r < rows; r++) {
-            f32 sum = 0;
-            for (u32 i = 0; i < WORDS / 2; i++) sum += total[c][r][i];
-            sum += sum_of_offsets(s, first + c, row + r);
-            s->y[(size_t)(row + r) * s->outputs + first + c] = sum;
+    Totals total[4];
+    for (u32 r = 0; r < rows; r++) total[r] = 0;
+    for (u32 b = 0; b < blocks; b++, codes += chunk) {
+        Sums a[4];
+        for (u32 r = 0; r < rows; r++) a[r] = 0;
+        prefetch_codes(codes, chunk);
+        for (u32 i = 0; i < chunk; i += WORDS) {
+            Words w[2], v;
+            words_of(codes + i, kind, w);
+            for (u32 half = 0; half < (kind == FOUR_BITS ? 2u : 1u); half++)
+                for (u32 r = 0; r < rows; r++) {
+                    memcpy(&v, x + (size_t)r * n + b * block + half * chunk + i, sizeof v);
+                    a[r] += MADD_WORDS(w[half], v);
+                }
         }
+        for (u32 r = 0; r < rows; r++) {
+            f32 by = scale[b] * factors[r * blocks + b];
+            total[r] += __builtin_convertvector(a[r], Totals) * by;
+        }
+    }
+    for (u32 r = 0; r < rows; r++) {
+        f32 sum = 0;
+        for (u32 i = 0; i < WORDS / 2; i++) sum += total[r][i];
+        sum += sum_of_offsets(s, output, row + r);
+        s->y[(size_t)(row + r) * s->outputs + output] = sum;
+    }
 }
 
-/* Computes both outputs of a pair together or, for more than two rows, one after the
-   other. */
-#define PAIR(MULTIPLY, KIND, BLOCK)                                                      \
+#define ROWS(MULTIPLY, KIND, BLOCK)                                                      \
     {                                                                                    \
-        for (u32 c = 0; c < columns && rows > 2; c++)                                    \
-            if (rows == 3) MULTIPLY(s, first + c, 1, row, 3, KIND, BLOCK);               \
-            else MULTIPLY(s, first + c, 1, row, 4, KIND, BLOCK);                         \
-        if (rows == 2 && columns == 2) MULTIPLY(s, first, 2, row, 2, KIND, BLOCK);       \
-        if (rows == 2 && columns == 1) MULTIPLY(s, first, 1, row, 2, KIND, BLOCK);       \
-        if (rows == 1 && columns == 2) MULTIPLY(s, first, 2, row, 1, KIND, BLOCK);       \
-        if (rows == 1 && columns == 1) MULTIPLY(s, first, 1, row, 1, KIND, BLOCK);       \
+        if (rows == 1) MULTIPLY(s, output, row, 1, KIND, BLOCK);                         \
+        else if (rows == 2) MULTIPLY(s, output, row, 2, KIND, BLOCK);                    \
+        else if (rows == 3) MULTIPLY(s, output, row, 3, KIND, BLOCK);                    \
+        else MULTIPLY(s, output, row, 4, KIND, BLOCK);                                   \
     }
 #define OUTPUTS(MULTIPLY, KIND)                                                          \
     static void MULTIPLY##_##KIND(u32 begin, u32 end, void *ctx) {                       \
         const Product *s = ctx;                                                          \
-        for (u32 pair = begin; pair < end; pair++) {                                     \
-            u32 first = 2 * pair, columns = MIN(2u, s->outputs - first);                 \
-            prefetch_outputs(s, first + 6, 2);                                           \
+        for (u32 output = begin; output < end; output++)                                 \
             for (u32 row = 0; row < s->rows; row += 4) {                                 \
                 u32 rows = MIN(4u, s->rows - row);                                       \
-                if (s->block == 32) PAIR(MULTIPLY, KIND, 32)                             \
-                else PAIR(MULTIPLY, KIND, s->block)                                      \
+                if (s->block == 32) ROWS(MULTIPLY, KIND, 32)                             \
+                else ROWS(MULTIPLY, KIND, s->block)                                      \
             }                                                                            \
-        }                                                                                \
     }
 #define OUTPUTS_OF_ALL(MULTIPLY)                                                         \
     OUTPUTS(MULTIPLY, FOUR_BITS)                                                         \
@@ -265,82 +240,105 @@ OUTPUTS_OF_ALL(multiply_rounded)
 
 /* --- products of one rounded row -------------------------------------------------- */
 
-/* Multiplies one row, rounded to bytes, by 4-bit or signed codes without widening them.
-   Four outputs share the loads of the row. */
+/* Multiplies one row, rounded to bytes, by 4-bit or signed codes without widening them. */
 #ifdef DOT_U8_I8
-enum { BYTES = 32 };
-typedef u8 HalfBytes __attribute__((ext_vector_type(BYTES / 2)));
-typedef u8 Bytes32 __attribute__((ext_vector_type(BYTES)));
-typedef i8 SignedBytes32 __attribute__((ext_vector_type(BYTES)));
-typedef i32 ByteSums __attribute__((ext_vector_type(BYTES / 4)));
-typedef f32 ByteTotals __attribute__((ext_vector_type(BYTES / 4)));
+#define BYTE_VECTOR(T) __attribute__((ext_vector_type(DOT_BYTES / sizeof(T)))) T
+typedef u8 Codes16 __attribute__((ext_vector_type(16)));
+typedef BYTE_VECTOR(i8) ByteRow;
+typedef BYTE_VECTOR(i32) ByteSums;
+typedef BYTE_VECTOR(f32) ByteTotals;
+#define HAS_SIGNED_DOT (DOT_BYTES == 32)
+
+/* Returns the sums of four adjacent products, for 32 4-bit codes. */
+INLINE ByteSums dot_4_bits(const u8 *codes, const i8 *x) {
+    Codes16 c;
+    memcpy(&c, codes, sizeof c);
+    Codes16 low = c & 15, high = c >> 4;
+    ByteRow v;
+#if DOT_BYTES == 32
+    memcpy(&v, x, sizeof v);
+    return (ByteSums)DOT_U8_I8(
+        __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+                                15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29,
+                                30, 31), v);
+#else
+    ByteRow w;
+    memcpy(&v, x, sizeof v), memcpy(&w, x + 16, sizeof w);
+    return (ByteSums)DOT_U8_I8(low, v) + (ByteSums)DOT_U8_I8(high, w);
+#endif
+}
 
 INLINE ByteSums dot_bytes(const u8 *codes, const i8 *x, u32 block, Codes kind) {
     ByteSums sum = 0;
-    for (u32 i = 0; i < block; i += BYTES) {
-        SignedBytes32 v;
-        memcpy(&v, x + i, sizeof v);
-        if (kind == FOUR_BITS) {
-            HalfBytes c;
-            memcpy(&c, codes + i / 2, sizeof c);
-            Bytes32 w = __builtin_shufflevector(
-                c & 15, c >> 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
-                17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
-            sum += (ByteSums)DOT_U8_I8(w, v);
-        } else { /* the sign of a code moves to x, so that the code is unsigned */
-            SignedBytes32 c;
-            memcpy(&c, codes + i, sizeof c);
-            SignedBytes32 sign = c >> 7; /* -1 where a code is negative */
+    for (u32 i = 0; i < block; i += 32) {
+        if (kind == FOUR_BITS) sum += dot_4_bits(codes + i / 2, x + i);
+#if HAS_SIGNED_DOT
+        else { /* the sign of a code moves to x, so that the code is unsigned */
+            ByteRow c, v;
+            memcpy(&c, codes + i, sizeof c), memcpy(&v, x + i, sizeof v);
+            ByteRow sign = c >> 7; /* -1 where a code is negative */
             sum += (ByteSums)DOT_U8_I8((c ^ sign) - sign, (v ^ sign) - sign);
         }
+#endif
     }
     return sum;
 }
 
-INLINE void dot_columns(const Product *s, u32 first, u32 columns, Codes kind, u32 block) {
-    u32 n = s->inputs, blocks = n / block;
-    const u8 *codes = s->codes + first * bytes_of(kind, n);
-    const f32 *scale = s->scale + (size_t)first * blocks;
-    ByteTotals total[4];
-    for (u32 c = 0; c < columns; c++) total[c] = 0;
-    for (u32 b = 0; b < blocks; b++)
-        for (u32 c = 0; c < columns; c++) {
-            const u8 *from = codes + c * bytes_of(kind, n) + b * bytes_of(kind, block);
-            ByteSums a = dot_bytes(from, s->bytes + b * block, block, kind);
-            f32 by = scale[c * blocks + b] * s->factors[b];
-            total[c] += __builtin_convertvector(a, ByteTotals) * by;
+INLINE void dot_row(const Product *s, u32 output, Codes kind, u32 block) {
+    u32 blocks = s->inputs / block;
+    size_t bytes = bytes_of(kind, block);
+    const u8 *codes = s->codes + output * bytes_of(kind, s->inputs);
+    const f32 *scale = s->scale + (size_t)output * blocks;
+    ByteTotals total = 0;
+    for (u32 b = 0; b < blocks; b += LANES) {
+        f32 by[LANES]; /* the factors of the sums of some blocks */
+        u32 count = MIN((u32)LANES, blocks - b);
+        if (count == LANES) STORE(by, MUL(VLOAD(scale + b), VLOAD(s->factors + b)));
+        else for (u32 i = 0; i < count; i++) by[i] = scale[b + i] * s->factors[b + i];
+        prefetch_codes(codes + b * bytes, count * bytes);
+        for (u32 i = 0; i < count; i++) {
+            const u8 *from = codes + (b + i) * bytes;
+            ByteSums a = dot_bytes(from, s->bytes + (b + i) * block, block, kind);
+            ByteTotals sums = __builtin_convertvector(a, ByteTotals);
+            total = (ByteTotals)DOT_FMA(sums, (ByteTotals)by[i], total);
         }
-    for (u32 c = 0; c < columns; c++) {
-        f32 sum = 0;
-        for (u32 i = 0; i < BYTES / 4; i++) sum += total[c][i];
-        sum += sum_of_offsets(s, first + c, 0);
-        s->y[first + c] = sum;
     }
+#if DOT_BYTES == 32
+    f32 sum = reduce_add((v4)(total.lo + total.hi));
+#else
+    f32 sum = reduce_add((v4)total);
+#endif
+    s->y[output] = sum + sum_of_offsets(s, output, 0);
 }
 
 #define DOTS(KIND)                                                                       \
     static void dots_##KIND(u32 begin, u32 end, void *ctx) {                             \
         const Product *s = ctx;                                                          \
-        for (u32 four = begin; four < end; four++) {                                     \
-            u32 first = 4 * four, last = MIN(s->outputs, first + 4);                     \
-            prefetch_outputs(s, first + 8, 4);                                           \
-            if (last - first == 4 && s->block == 32) dot_columns(s, first, 4, KIND, 32); \
-            else for (; first < last; first++) dot_columns(s, first, 1, KIND, s->block); \
-        }                                                                                \
+        for (u32 output = begin; output < end; output++)                                 \
+            if (s->block == 32) dot_row(s, output, KIND, 32);                            \
+            else dot_row(s, output, KIND, s->block);                                     \
     }
 DOTS(FOUR_BITS)
+#if HAS_SIGNED_DOT
 DOTS(SIGNED)
+#else
+#define dots_SIGNED 0
+#endif
 
 INLINE bool multiply_bytes(const Product *s, u32 grain) {
     if (!s->bytes) return false;
     parallel_for(s->kind == SIGNED ? dots_SIGNED : dots_FOUR_BITS, (void *)s,
-                 CEIL_DIV(s->outputs, 4u), MAX(1, grain / 2));
+                 s->outputs, MAX(1, grain));
     return true;
 }
-#define IN_BYTES(rows, block, kind) ((rows) == 1 && (block) % BYTES == 0 && (kind) != UNSIGNED)
+
+INLINE bool in_bytes(u32 rows, u32 block, Codes kind) {
+    return rows == 1 && block % 32 == 0 &&
+           (kind == FOUR_BITS || (kind == SIGNED && HAS_SIGNED_DOT));
+}
 #else
 INLINE bool multiply_bytes(const Product *s, u32 grain) { return false; }
-#define IN_BYTES(rows, block, kind) false
+INLINE bool in_bytes(u32 rows, u32 block, Codes kind) { return false; }
 #endif
 
 /* Writes [rows, outputs]; see the kernel BlockQuantizedMatMul. `work` has room for x
@@ -354,7 +352,7 @@ void block_matmul_f32(const f32 *x, const u8 *codes, const f32 *scale, const f32
     u32 blocks = inputs / block;
     f32 *sums = work + (size_t)rows * inputs, *factors = sums + (size_t)rows * blocks;
     i16 *words = (i16 *)work;
-    i8 *bytes = rounded && IN_BYTES(rows, block, kind) ? (i8 *)work : 0;
+    i8 *bytes = rounded && in_bytes(rows, block, kind) ? (i8 *)work : 0;
     CHECK(block <= MAX_BLOCK && bytes_of(kind, block) % MAX(LANES, WORDS) == 0,
           "blocks have the wrong size");
     INSIDE(x, (u64)rows * inputs * sizeof(f32));
@@ -372,10 +370,10 @@ void block_matmul_f32(const f32 *x, const u8 *codes, const f32 *scale, const f32
                         kind);
     Product s = {work, sums, words, bytes, factors, codes, scale, offset, y,
                  rows, outputs, inputs, block, kind};
-    u32 grain = (1 << 18) / MAX(1, rows * inputs);
+    u32 grain = (1 << 16) / MAX(1, rows * inputs);
     if (multiply_bytes(&s, grain)) return;
-    parallel_for(rounded ? multiply_rounded_all[kind] : multiply_all[kind], &s,
-                 CEIL_DIV(outputs, 2u), MAX(1, grain));
+    parallel_for(rounded ? multiply_rounded_all[kind] : multiply_all[kind], &s, outputs,
+                 MAX(1, grain));
 }
 
 /* --- unpacking -------------------------------------------------------------------- */

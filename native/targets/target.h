@@ -26,6 +26,9 @@
     !defined(GEMM_KC) || !defined(GEMM_NC) || !defined(WINOGRAD_THREAD_FILTERS)
 #error "the header must define the sizes of products: GEMM_* and WINOGRAD_THREAD_FILTERS"
 #endif
+#if defined(DOT_U8_I8) && (!defined(DOT_BYTES) || !defined(DOT_FMA))
+#error "a header with DOT_U8_I8 must define DOT_BYTES and DOT_FMA"
+#endif
 #if !defined(INTRINSICS) || !defined(MADD_I16) || (!READS_IN_PLACE && !defined(LOAD_AT))
 #error "the header must define INTRINSICS, MADD_I16 and, without READS_IN_PLACE, LOAD_AT"
 #endif

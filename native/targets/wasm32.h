@@ -24,6 +24,15 @@
 #define INTRINSICS <wasm_simd128.h>
 #define MADD_I16(a, b) wasm_i32x4_dot_i16x8((v128_t)(a), (v128_t)(b))
 
+/* Products of DOT_BYTES unsigned and signed bytes. Four adjacent products are summed in
+   32 bits. The unsigned bytes must be less than 128. DOT_FMA is the multiply-add for as
+   many float32 elements as there are sums. */
+#define DOT_BYTES 16
+#define DOT_FMA(a, b, c)                                                               \
+    wasm_f32x4_relaxed_madd((v128_t)(a), (v128_t)(b), (v128_t)(c))
+#define DOT_U8_I8(a, b)                                                                \
+    wasm_i32x4_relaxed_dot_i8x16_i7x16_add((v128_t)(b), (v128_t)(a), wasm_i32x4_splat(0))
+
 /* Loads a vector at a constant offset. It is assembly because Cranelift (wasmtime 50)
    turns an offset outside of the load into an addition. */
 #define LOAD_AT(p, offset)                                                             \

@@ -51,9 +51,12 @@
 #define MADD_I16(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b))
 #endif
 
-/* Products of 32 unsigned and 32 signed bytes. Four adjacent products are summed in 32
-   bits. The sum of two adjacent products must fit into 16 bits. */
+/* Products of DOT_BYTES unsigned and signed bytes. Four adjacent products are summed in
+   32 bits. The sum of two adjacent products must fit into 16 bits. DOT_FMA is the
+   multiply-add for as many float32 elements as there are sums. */
 #if defined(__AVX2__)
+#define DOT_BYTES 32
+#define DOT_FMA(a, b, c) _mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c))
 #define DOT_U8_I8(a, b)                                                                \
     _mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)(a), (__m256i)(b)),                \
                       _mm256_set1_epi16(1))

@@ -447,6 +447,14 @@ def repeated_rows(
         (2, 12, 5)
 
     """
+    return _repeated_rows(tuple(shape), tuple(other))
+
+
+@functools.lru_cache(maxsize=1024)
+def _repeated_rows(
+    shape: tuple[int, ...], other: tuple[int, ...]
+) -> tuple[int, int, int] | None:
+    """Return what ``repeated_rows`` returns; few shapes occur often."""
     axes = collapse_axes(shape, broadcast_strides(other, len(shape)))
     repeats = [i for i, (_, step) in enumerate(axes) if not step]
     if not repeats or axes == ((1, 1),):

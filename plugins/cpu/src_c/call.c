@@ -330,12 +330,30 @@ static PyObject *level(PyObject *module, PyObject *none) {
     return PyUnicode_FromString(level_of_processor());
 }
 
+/* Returns whether a kernel can read an argument as it is and count its elements. */
+static bool is_readable(PyObject *x) {
+    if (x == Py_None) return true;
+    if (!PyArray_CheckExact(x)) return false;
+    PyArrayObject *array = (PyArrayObject *)x;
+    const int flags = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
+    return PyArray_CHKFLAGS(array, flags) && PyArray_SIZE(array) <= INT32_MAX;
+}
+
+static PyObject *are_readable(PyObject *module, PyObject *const *xs, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!is_readable(xs[i])) Py_RETURN_FALSE;
+    Py_RETURN_TRUE;
+}
+
 PyMethodDef call_methods[] = {
     {"load", load, METH_O, "load(path): open a library; `get` returns its kernels."},
     {"get", get, METH_O, "get(name): return a kernel of the library."},
     {"get_strided", get_strided, METH_O,
      "get_strided(name): like `get`, but the kernel accepts arrays of any strides."},
     {"level", level, METH_NOARGS, "Return the processor level: a library name."},
+    {"are_readable", (PyCFunction)(void (*)(void))are_readable, METH_FASTCALL,
+     "are_readable(*xs): return whether each is None or an aligned, row-major array with "
+     "fewer than 2**31 elements."},
     {"product", (PyCFunction)(void (*)(void))product, METH_FASTCALL,
      "product(kernel, a, b, transpose_a, transpose_b, rows, columns, products): return "
      "the product of two matrices; None if the kernel should not compute it."},

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -178,10 +178,13 @@ def _convert(x: Array, dtype: np.dtype[Any], function: Any) -> Array:
 
 
 COPY: Any = strided("copy_strided")
+ARE_READABLE: Any = native.are_readable if native else None
 
 
-def contiguous(*xs: Array | None) -> list[Any] | None:
+def contiguous(*xs: Array | None) -> Sequence[Any] | None:
     """Return the arrays, made contiguous for C kernels; None if one is too large."""
+    if ARE_READABLE and ARE_READABLE(*xs):
+        return xs
     found: list[Any] = []
     for x in xs:
         if x is not None and x.size >= MAX_ELEMENTS:

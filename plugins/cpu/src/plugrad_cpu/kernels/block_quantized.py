@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def block_matmul(
     return y
 
 
-def _by_panels(given: list[Any], bits: int) -> Array:
+def _by_panels(given: Sequence[Any], bits: int) -> Array:
     """Unpack as many rows of weights as fit into a cache, and multiply by them."""
     x, codes, scale, offset = given
     outputs, inputs = len(scale), x.shape[-1]
