@@ -422,7 +422,8 @@ def profile() -> Profile:
     (implementation, decomposition, host, fallback), shapes, dtypes, times, bytes and
     moves. For the whole block, it records the peak memory of results. Runs inside a
     decomposition have a ``depth`` above 0. If the arrays of a backend have
-    ``synchronize()``, the block waits for the end of each run.
+    ``synchronize()``, the block waits for the end of each run. Updates that otherwise
+    write in place copy their array, because the block looks at it.
 
     ``print(p)`` shows a table, the most expensive kernels first;
     ``p.to_chrome_trace(path)`` writes a file for https://ui.perfetto.dev; ``p.records``
