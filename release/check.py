@@ -41,7 +41,10 @@ f = pg.jit(lambda x: pg.tanh(x * x) + 1.0)
 assert [f(pg.asarray([0.0])).tolist() for _ in range(3)] == [[1.0]] * 3
 import plugrad_llvm
 """
-MODULES = ("mpi", "onnx", "train", "tfjs", "gguf", "conformance", "gradient_packs")
+MODULES = (
+    *("webgpu", "mpi", "onnx", "train", "tfjs", "gguf"),
+    *("conformance", "gradient_packs"),
+)
 PROGRAMS |= {
     f"plugrad-{name.replace('_', '-')}": f"import plugrad_{name}" for name in MODULES
 }

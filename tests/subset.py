@@ -5,8 +5,8 @@ with a few rows: those that differ most from each other. One test function has a
 each kernel, and runs with all of them. A few of the slow tests run on every backend.
 
 opencl compiles a kernel for each op, shape and dtype; each compilation takes between a
-tenth of a second and several seconds. Therefore, on opencl only a few test functions of
-each folder run.
+tenth of a second and several seconds. On webgpu, each call takes long if the adapter is
+a CPU. Therefore, on these two only a few test functions of each folder run.
 """
 
 import re
@@ -15,15 +15,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 # A function runs with ROWS rows, or with one in ONE_IN rows if that is more. opencl
-# runs the fewest, because it takes about a fifth of a second to compile each kernel.
-ROWS = {"cpu": 8, "primitives": 2, "wasm": 2, "opencl": 1}
-ONE_IN = {"cpu": 2, "primitives": 24, "wasm": 24, "opencl": 96}
+# and webgpu run the fewest: opencl takes a fifth of a second to compile each kernel.
+ROWS = {"cpu": 8, "primitives": 2, "wasm": 2, "opencl": 1, "webgpu": 1}
+ONE_IN = {"cpu": 2, "primitives": 24, "wasm": 24, "opencl": 96, "webgpu": 96}
 # The function of the conformance kit that runs with all rows, one for each kernel.
 ALL_ROWS_TEST = "backend/test_kernels.py::test_results_are_as_the_contract_says"
-# On opencl, one in OPENCL_EVERY tests of a folder runs; see ``runs_on_opencl``.
-OPENCL_EVERY = 24
-# Folders whose tests never run on opencl: they use ops that other tests cover.
-NOT_ON_OPENCL = [
+# On these backends, one in DEVICE_EVERY tests of a folder runs; see ``device_of``.
+DEVICES = ("opencl", "webgpu")
+DEVICE_EVERY = 24
+# Folders whose tests never run on them: they use ops that other tests cover.
+NOT_ON_DEVICES = [
     "attribution",
     "conformance_kit",
     "consumers",
@@ -196,17 +197,18 @@ def checksum(row: Iterable[Any]) -> int:
     return zlib.crc32(repr([*row]).encode())
 
 
-def runs_on_opencl(test: str) -> bool:
-    """Return whether a test that also runs on other backends runs on opencl.
+def device_of(test: str) -> str | None:
+    """Return on which of ``DEVICES`` a test runs that also runs on other backends.
 
     For ``ALL_ROWS_TEST``, which has a row for each kernel and always runs whole, the
-    answer is False.
+    answer is None.
 
     Args:
         test: The id, as in ``tests/train/test_loop.py::test_a_line[opencl-2]``.
 
     """
     function, _, parameters = test.partition("[")
-    if "/opencl/" in function or function.endswith(ALL_ROWS_TEST):
-        return False
-    return "opencl" in re.split(r"\W+", parameters)
+    words = re.split(r"\W+", parameters)
+    found = next((name for name in DEVICES if name in words), None)
+    own = found is not None and f"/{found}/" in function
+    return None if own or function.endswith(ALL_ROWS_TEST) else found

@@ -8,14 +8,14 @@ from plugrad import plugin
 from tests.subset import (
     ALL_ROWS_TEST,
     LEFT_OUT,
-    NOT_ON_OPENCL,
+    NOT_ON_DEVICES,
     ONE_IN,
     ROWS,
     SAMPLED,
     SLOW,
     VERY_SLOW,
+    device_of,
     most_different,
-    runs_on_opencl,
     sample,
 )
 
@@ -60,20 +60,24 @@ def test_each_kernel_runs_on_each_backend(name):
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
-        ("tests/train/test_loop.py::test_a_line[opencl-2]", True),
-        ("tests/core/jit/test_random_programs.py::test_programs[C-of opencl-0]", True),
-        ("tests/train/test_loop.py::test_a_line[cpu-2]", False),
-        ("tests/train/test_loop.py::test_opencl", False),
-        ("tests/opencl/test_moves.py::test_transposes[opencl]", False),
-        (f"plugrad_conformance/{ALL_ROWS_TEST}[opencl-Relu]", False),
+        ("tests/train/test_loop.py::test_a_line[opencl-2]", "opencl"),
+        (
+            "tests/core/jit/test_random_state.py::test_programs[C-of opencl-0]",
+            "opencl",
+        ),
+        ("tests/train/test_loop.py::test_a_line[webgpu]", "webgpu"),
+        ("tests/train/test_loop.py::test_a_line[cpu-2]", None),
+        ("tests/train/test_loop.py::test_opencl", None),
+        ("tests/opencl/test_moves.py::test_transposes[opencl]", None),
+        (f"plugrad_conformance/{ALL_ROWS_TEST}[opencl-Relu]", None),
     ],
 )
-def test_what_runs_on_opencl(test, expected):
-    assert runs_on_opencl(test) is expected
+def test_what_runs_on_devices(test, expected):
+    assert device_of(test) == expected
 
 
 def test_the_folders_exist():
-    for name in NOT_ON_OPENCL:
+    for name in NOT_ON_DEVICES:
         assert (ROOT / name).is_dir(), name
 
 

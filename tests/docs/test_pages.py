@@ -127,7 +127,6 @@ PAGES = [
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("docs/language-models.md", 2, shows="jit rms_norm rotary_embedding grad"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
-    Page("examples/webgpu/README.md", 2, backend="webgpu"),
     Page("plugins/attribution/README.md", 1),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/gguf/README.md", 1),
@@ -145,6 +144,7 @@ PAGES = [
         backend="wasm",
         prepare=compile_example,
     ),
+    Page("plugins/webgpu/README.md", 2, backend="webgpu"),
     Page("tests/conformance/README.md", elsewhere="docs/test_excerpts.py"),
 ]
 PROGRAMS = {

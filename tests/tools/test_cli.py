@@ -392,6 +392,7 @@ DISTRIBUTIONS = {  # package: distribution
     "plugrad_tfjs": "plugrad-tfjs",
     "plugrad_train": "plugrad-train",
     "plugrad_wasm": "plugrad-wasm",
+    "plugrad_webgpu": "plugrad-webgpu",
 }
 
 

@@ -26,10 +26,11 @@ FOLDERS = {
     "plugrad-tfjs": "plugins/tfjs",
     "plugrad-train": "plugins/train",
     "plugrad-wasm": "plugins/wasm",
+    "plugrad-webgpu": "plugins/webgpu",
     "plugrad-conformance": "tests/conformance",
     "plugrad-gradient-packs": "examples/gradient_packs",
 }
-NEED_CPU = ("plugrad-llvm", "plugrad-opencl", "plugrad-wasm")
+NEED_CPU = ("plugrad-llvm", "plugrad-opencl", "plugrad-wasm", "plugrad-webgpu")
 
 
 def advice(*requirements: str, upgrade: bool = False) -> str:

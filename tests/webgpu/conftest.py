@@ -1,4 +1,4 @@
-"""Tests of the webgpu backend; conformance tests check its kernels' results."""
+"""Tests of plugrad-webgpu; conformance tests check the results of its kernels."""
 
 import importlib.util
 
