@@ -14,7 +14,7 @@ from tests.plugins.wheels import Environment, build
 # Other plugins of this checkout, which tests with fake distributions block.
 OTHER_PLUGINS = sorted(
     {point.name for point in entry_points(group="plugrad.v1")}
-    & {"attribution", "gradient-packs", "llvm", "opencl", "wasm"}
+    & {"attribution", "gradient-packs", "llvm", "opencl", "wasm", "webgpu"}
 )
 
 

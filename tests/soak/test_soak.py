@@ -37,7 +37,7 @@ def memory_in_use():
         if name.endswith(" (removed)"):
             continue
         constants = constants_of(registry.opened.get(name))
-        size = sum(x.size * x.dtype.itemsize for x in constants)
+        size = sum(x._home.runtime.arrays.nbytes(x._data) for x in constants)
         found[name] = now.tensors - len(constants), now.bytes - size
     return found
 

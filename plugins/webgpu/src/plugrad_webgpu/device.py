@@ -86,7 +86,7 @@ class Device:
         self.pool = Pool(self._create, lambda: self._batch, self.max_nbytes)
         self._messages: list[str] = []
         self._flagged = False
-        self.flag, _ = self.pool.lend_idle(FLAG_BYTES)
+        self.flag, _ = self.pool.lend_idle(FLAG_BYTES, recorded=False)
         self._queue.write_buffer(self.flag.gpu, 0, bytes(FLAG_BYTES))
 
     def _create(self, size: int) -> Any:
@@ -269,7 +269,10 @@ class Device:
         """Return a buffer that contains ``data``, a contiguous array."""
         self.check_process()
         with self.lock:
-            lease, used = self._guarded(lambda: self.pool.lend_idle(nbytes))
+            recorded = bool(self._steps)
+            lease, used = self._guarded(
+                lambda: self.pool.lend_idle(nbytes, recorded=recorded)
+            )
             if used:  # a write would overtake the kernels that are recorded
                 self.flush()
             if nbytes:

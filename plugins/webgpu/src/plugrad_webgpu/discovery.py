@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import plugrad as pg
@@ -15,12 +18,26 @@ PREFERENCE = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}  # all others: 2
 
 def find() -> list[Any]:
     """Return the adapters that run compute kernels, the preferred one first."""
-    found = [
-        adapter
-        for adapter in wgpu.gpu.enumerate_adapters_sync()
-        if adapter.info["backend_type"] in APIS
-    ]
+    with _without_wayland_errors():
+        adapters = wgpu.gpu.enumerate_adapters_sync()
+    found = [a for a in adapters if a.info["backend_type"] in APIS]
     return sorted(found, key=lambda a: PREFERENCE.get(a.info["adapter_type"], 2))
+
+
+@contextlib.contextmanager
+def _without_wayland_errors() -> Iterator[None]:
+    """Set XDG_RUNTIME_DIR in the block if a headless Linux leaves it unset.
+
+    Without it, Wayland's library prints an error for each driver.
+    """
+    if sys.platform != "linux" or "XDG_RUNTIME_DIR" in os.environ:
+        yield
+        return
+    os.environ["XDG_RUNTIME_DIR"] = "/nonexistent"
+    try:
+        yield
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]
 
 
 def describe(adapter: Any) -> str:

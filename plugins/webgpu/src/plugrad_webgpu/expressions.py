@@ -51,6 +51,7 @@ ARITHMETIC: dict[str, dict[str, str]] = {
         "i": "select($a >> (u32($b) & 31u), $a >> 31u, $b < 0 || $b > 31)",
         "u": "select($a >> ($b & 31u), 0u, $b > 31u)",
     },
+    "Tan": {"f": "tan_($a)"},
     "Cos": {"f": "sincos_($a, 1u)"},
     "Sin": {"f": "sincos_($a, 0u)"},
     "Exp": {"f": "exp_($a)"},
@@ -173,6 +174,12 @@ HIDDEN = {
     "Square",
     "SquaredDifference",
     "Sub",
+}
+# Kernels that an optimizer would replace if it knew that both inputs are the same.
+CANCEL = {
+    *("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual"),
+    *("Atan2", "FloorDiv", "Maximum", "Minimum", "Mod", "RealDiv"),
+    *("SquaredDifference", "Sub"),
 }
 
 

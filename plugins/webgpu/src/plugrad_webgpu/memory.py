@@ -10,6 +10,7 @@ from typing import Any
 SMALLEST_BYTES = 256  # also the padding that reads of four elements may touch
 POWER_OF_TWO_BYTES = 1 << 20  # sizes up to this one are rounded to powers of two
 STEP_BYTES = 1 << 18  # larger sizes are rounded to multiples of this
+WAITING_BUFFERS = 16  # free buffers of a size that wait for a submission
 POOL_BYTES = 1 << 30  # the pool keeps at most this much for later arrays
 
 Returned = tuple[int, int]  # the bytes of a buffer and its number
@@ -74,16 +75,23 @@ class Pool:
             number = self._new(size)
         return self._lease(size, number)
 
-    def lend_idle(self, nbytes: int) -> tuple[Lease, bool]:
-        """Return a buffer for an upload, and whether the recorded batch may use it."""
+    def lend_idle(self, nbytes: int, *, recorded: bool) -> tuple[Lease, bool]:
+        """Return a buffer for an upload, and whether the recorded batch may use it.
+
+        Args:
+            nbytes: The size of the data.
+            recorded: Whether kernels are recorded that have not been submitted.
+
+        """
         size = rounded(nbytes)
         self.reclaim()
         free = self._free.get(size)
-        if free and free[0][1] < self._batch():
+        if free and (not recorded or free[0][1] < self._batch()):
             number, _ = free.popleft()
             self.pooled -= size
             return self._lease(size, number), False
-        if not free or size <= POWER_OF_TWO_BYTES:
+        few = size <= POWER_OF_TWO_BYTES and len(free or ()) < WAITING_BUFFERS
+        if not free or few:
             return self._lease(size, self._new(size)), False
         return self.lend(size), True
 

@@ -107,7 +107,7 @@ def _each(
         if found is None:
             raise RuntimeError(f"webgpu: {step.kernel.name} cannot be in a region")
         args = [names[x] for x in step.inputs if x is not None]
-        if len(args) == 2 and args[0] == args[1] and kinds[0] in "fh":
+        if step.kernel.name in expressions.CANCEL and kinds[0] in "fh":
             args[1] = f"opq_({args[1]})"  # else x - x is 0 for every x
         name = f"v{step.outputs[0]}"
         each.add(name, found, args, step.kernel.name in expressions.HIDDEN)

@@ -62,15 +62,22 @@ def parameter_type(value: Number) -> str:
 
 
 def packed(params: Params) -> bytes:
-    """Return the contents of the uniform buffer."""
+    """Return the contents of the uniform buffer.
+
+    Raises:
+        ValueError: A number is negative, or does not fit into 32 bits.
+
+    """
     formats = "".join([FORMATS[parameter_type(value)] for value in params.values()])
-    return struct.pack(
-        "<" + formats,
-        *[
-            value.item() if isinstance(value, np.generic) else value
-            for value in params.values()
-        ],
-    )
+    numbers = [
+        value.item() if isinstance(value, np.generic) else value
+        for value in params.values()
+    ]
+    try:
+        return struct.pack("<" + formats, *numbers)
+    except struct.error:
+        message = "webgpu: a size of a kernel does not fit into 32 bits: "
+        raise ValueError(f"{message}{dict(params)}") from None
 
 
 def kernel(

@@ -18,16 +18,25 @@ SCAN_INDICES = 4096  # and at so many indices at most
 PART_MEMBERS = 256  # members of a segment that are worth a thread
 PARTIAL_ELEMENTS = 1 << 20  # memory for partial sums
 
-CHECK = """fn bad(i: i32, n: u32, axis: u32) -> bool {
+CHECK = """fn bad(given: i32, i: i32, n: u32, axis: u32) -> bool {
 if (i >= 0 && u32(i) < n) { return false; }
-flag[0] = p.message; flag[1] = bitcast<u32>(i); flag[2] = axis; flag[3] = n;
+flag[0] = p.message; flag[1] = bitcast<u32>(given); flag[2] = axis; flag[3] = n;
 return true; }"""
 
 
-def gather(
-    plan: Plan, x: Slot, indices: Slot, *, axis: int, batch_dims: int
-) -> Slot | None:
+def gather(plan: Plan, x: Slot, indices: Slot, *, axis: int, batch_dims: int) -> Slot:
     """Return the slices of an axis at the indices."""
+    return _gather(plan, x, indices, axis, batch_dims, wraps=False)
+
+
+def take(plan: Plan, x: Slot, indices: Slot, *, axis: int, batch_dims: int) -> Slot:
+    """Return the slices of an axis at indices, of which negative ones count from n."""
+    return _gather(plan, x, indices, axis, batch_dims, wraps=indices.kind == "i")
+
+
+def _gather(
+    plan: Plan, x: Slot, indices: Slot, axis: int, batch_dims: int, *, wraps: bool
+) -> Slot:
     middle = indices.shape[batch_dims:]
     y = plan.new((*x.shape[:axis], *middle, *x.shape[axis + 1 :]), x.dtype)
     if not y.size:
@@ -52,8 +61,9 @@ def gather(
     body = f"""let r = id % p.rest; var left = id / p.rest;
 let k = left % p.k; left = left / p.k;
 let o = left % p.outer; let b = left / p.outer;
-let i = index[b * p.k + k];
-if (bad(i, p.n, p.axis)) {{ y[id] = {zero}; return; }}
+let given = index[b * p.k + k];
+let i = {"select(given, given + i32(p.n), given < 0)" if wraps else "given"};
+if (bad(given, i, p.n, p.axis)) {{ y[id] = {zero}; return; }}
 y[id] = x[((b * p.outer + o) * p.n + u32(i)) * p.rest + r];"""
     plan.run("GatherV2", uses, params, body, y.size // lanes, more=CHECK)
     return y
@@ -171,4 +181,8 @@ sums[id] = {STORAGE[partial.kind]}(s);"""
     return partial
 
 
-PLANNERS: dict[str, Planner] = {"GatherV2": gather, "UnsortedSegmentSum": segment_sum}
+PLANNERS: dict[str, Planner] = {
+    "GatherV2": gather,
+    "Take": take,
+    "UnsortedSegmentSum": segment_sum,
+}

@@ -155,7 +155,7 @@ def layer_norm(
     row.params["epsilon"] = bits(epsilon, "f")
     row.params["size"] = bits(n, "f")
     uses: dict[str, Any] = {"x": Use(x, row.lanes), "y": Use(y, row.lanes, write=True)}
-    last = f"({row.read('x')} - mu) * k"
+    last = f"({row.read('x')} - mu - d) * k"  # d is the error of the mean mu
     for name, slot, operator in (("scale", scale, "*"), ("offset", offset, "+")):
         if slot is not None:
             uses[name] = Use(slot, row.lanes)
@@ -166,9 +166,12 @@ var sum = {row.type}(0.0);
 {row.total("s", "sum", "({} + {})")}
 let mu = s / p.size;
 var squares = {row.type}(0.0);
-{row.loop(f"let q = {row.read('x')} - mu; squares += q * q;")}
+var rest = {row.type}(0.0);
+{row.loop(f"let q = {row.read('x')} - mu; squares += q * q; rest += q;")}
 {row.total("v", "squares", "({} + {})")}
-let k = 1.0 / sqrt_(v / p.size + p.epsilon);
+{row.total("r", "rest", "({} + {})")}
+let d = r / p.size;
+let k = 1.0 / sqrt_(fmax_(v / p.size - d * d, 0.0) + p.epsilon);
 {row.loop(row.write("y", last))}"""
     row.run(plan, "LayerNorm", uses, body)
     return y

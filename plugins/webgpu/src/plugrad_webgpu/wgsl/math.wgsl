@@ -132,9 +132,10 @@ fn pi2_(i: u32) -> u32 {
     case 3u: {return 0x7d4d3770u;} case 4u: {return 0x36d8a566u;} case 5u: {return 0x4f10e410u;} default: {return 0u;} }
 }
 
-fn trig_(x: f32) -> vec2<f32> {
+fn trig_(x: f32) -> vec3<f32> {
+  // x less a multiple of pi / 2, as a sum of two floats; and the multiple modulo 4
   let u = bitcast<u32>(x) & 0x7fffffffu;
-  if (u < 0x3f490fdbu) { return vec2<f32>(x, 0.0); }
+  if (u < 0x3f490fdbu) { return vec3<f32>(x, 0.0, 0.0); }
   let e0 = (u >> 23u) - 126u;
   let m = ((u << 8u) | 0x80000000u);
   let i = e0 >> 5u; let e = e0 & 31u;
@@ -148,27 +149,37 @@ fn trig_(x: f32) -> vec2<f32> {
   ph = ph & 0x3fffffffu;
   var s = 0u;
   if ((ph & 0x20000000u) != 0u) { q += 1u; s = 0x80000000u; pl = ~pl + 1u; ph = (0x40000000u - ph) - select(1u, 0u, pl == 0u); }
-  var r = 0.0;
+  var r = 0.0; var rest = 0.0;
   if ((ph | pl) != 0u) {
     var z = 0u;
     if (ph == 0u) { ph = pl; pl = 0u; z = 32u; }
     let c = countLeadingZeros(ph);
     if (c > 0u) { ph = (ph << c) | (pl >> (32u - c)); z += c; }
     let top = f32(ph & 0xffffff00u); let low = f32(ph & 0xffu);
-    r = (top * 1.57079637051 + (low * 1.57079637051 - top * 4.37113900019e-8)) * pow2_(-30 - i32(z));
+    let both = prod2_(top, 1.57079637051); let scale = pow2_(-30 - i32(z));
+    let tail = both.y + (low * 1.57079637051 - top * 4.37113900019e-8);
+    let sum = sum2_(both.x, tail); r = sum.x * scale; rest = sum.y * scale;
   }
-  r = bitcast<f32>(bitcast<u32>(r) ^ s ^ (bitcast<u32>(x) & 0x80000000u));
+  s = s ^ (bitcast<u32>(x) & 0x80000000u);
+  r = bitcast<f32>(bitcast<u32>(r) ^ s); rest = bitcast<f32>(bitcast<u32>(rest) ^ s);
   if (neg_(x)) { q = 0u - q; }
-  return vec2<f32>(r, f32(q & 3u));
+  return vec3<f32>(r, rest, f32(q & 3u));
 }
 
 fn sincos_(x: f32, shift: u32) -> f32 {
   if (!isfin_(x)) { return nan_(); }
-  let t = trig_(x); let r = t.x; let z = r * r; let q = u32(t.y) + shift;
+  let t = trig_(x); let r = t.x; let z = r * r; let q = u32(t.z) + shift;
   var y = 0.0;
-  if ((q & 1u) == 0u) { if (fabs_(r) < 1e-4) { y = r; } else { y = r + r * z * (-1.6666654611e-1 + z * (8.3321608736e-3 + z * -1.9515295891e-4)); } }
-  else { y = 1.0 - 0.5 * z + z * z * (4.166664568298827e-2 + z * (-1.388731625493765e-3 + z * 2.443315711809948e-5)); }
+  if ((q & 1u) == 0u) { if (fabs_(r) < 1e-4) { y = r; } else { y = r + (r * z * (-1.6666654611e-1 + z * (8.3321608736e-3 + z * -1.9515295891e-4)) + t.y * (1.0 - 0.5 * z)); } }
+  else { y = 1.0 - 0.5 * z - r * t.y + z * z * (4.166664568298827e-2 + z * (-1.388731625493765e-3 + z * 2.443315711809948e-5)); }
   return select(y, fneg_(y), (q & 2u) != 0u);
+}
+
+fn tan_(x: f32) -> f32 {
+  // a quotient, with the remainder of the division: drivers may be off by 2.5 ulp
+  let s = sincos_(x, 0u); let c = sincos_(x, 1u); let q = opq_(s / c);
+  if (!isfin_(q) || iszero_(q)) { return q; }
+  let r = prod2_(q, c); return q + opq_(opq_(s - r.x) - r.y) / c;
 }
 
 fn atan2_(a: f32, b: f32) -> f32 {
