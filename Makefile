@@ -6,7 +6,7 @@
 #
 #   make demo                 train a classifier of digits
 #   make test                 style, types, layers and the suite, as in CI; only a few of
-#                             the slow tests, and of the kit's tests on wasm and opencl
+#                             the slow tests, and of the tests on wasm, opencl and webgpu
 #   make test EDITABLE=1      the same on the checkout, in .venv, without wheels
 #   make test-all             everything: all tests, more random examples, longer soaks,
 #                             cpu without the C extension, the Numba backend, libraries

@@ -90,3 +90,18 @@ def test_an_index_out_of_range_is_reported_at_the_next_wait():
     ):
         y.numpy()
     assert pg.gather(pg.ones((3, 2)), pg.asarray([1])).numpy()[0, 0] == 1
+
+
+def test_uploads_reuse_buffers_while_a_kernel_is_recorded(device):
+    from plugrad_webgpu.memory import WAITING_BUFFERS
+
+    values = np.ones((64, 256), np.float32)
+    device.synchronize()
+    y = pg.asarray(values) + 1.0  # is recorded, and waits for more
+    kept = device.pool.pooled + device.pool._leased
+    for _ in range(200):
+        pg.asarray(values)
+    device.pool.reclaim()
+    now = device.pool.pooled + device.pool._leased
+    assert now - kept <= (WAITING_BUFFERS + 1) * values.nbytes
+    np.testing.assert_array_equal(y.numpy(), values + 1)
