@@ -171,7 +171,9 @@ var rest = {row.type}(0.0);
 {row.total("v", "squares", "({} + {})")}
 {row.total("r", "rest", "({} + {})")}
 let d = r / p.size;
-let k = 1.0 / sqrt_(fmax_(v / p.size - d * d, 0.0) + p.epsilon);
+let w = v / p.size;
+let variance = select(w, fmax_(w - d * d, 0.0), isfin_(w));
+let k = 1.0 / sqrt_(variance + p.epsilon);
 {row.loop(row.write("y", last))}"""
     row.run(plan, "LayerNorm", uses, body)
     return y
