@@ -155,13 +155,22 @@ def layer_norm(
     row.params["epsilon"] = bits(epsilon, "f")
     row.params["size"] = bits(n, "f")
     uses: dict[str, Any] = {"x": Use(x, row.lanes), "y": Use(y, row.lanes, write=True)}
-    last = f"({row.read('x')} - mu - d) * k"  # d is the error of the mean mu
+    last = f"({row.read('x')} - mu - d) * k"
     for name, slot, operator in (("scale", scale, "*"), ("offset", offset, "+")):
         if slot is not None:
             uses[name] = Use(slot, row.lanes)
             last = f"({last}) {operator} {row.read(name, 'j')}"
-    body = f"""{row.begin()}
-var sum = {row.type}(0.0);
+    body = f"{row.begin()}\n{_statistics(row)}\n{row.loop(row.write('y', last))}"
+    row.run(plan, "LayerNorm", uses, body)
+    return y
+
+
+def _statistics(row: Row) -> str:
+    """Return code for the mean ``mu + d`` of a row, and ``k``, 1 / its deviation.
+
+    ``mu`` is the rounded mean, and ``d`` its error.
+    """
+    return f"""var sum = {row.type}(0.0);
 {row.loop(f"sum += {row.read('x')};")}
 {row.total("s", "sum", "({} + {})")}
 let mu = s / p.size;
@@ -173,10 +182,7 @@ var rest = {row.type}(0.0);
 let d = r / p.size;
 let w = v / p.size;
 let variance = select(w, fmax_(w - d * d, 0.0), isfin_(w));
-let k = 1.0 / sqrt_(variance + p.epsilon);
-{row.loop(row.write("y", last))}"""
-    row.run(plan, "LayerNorm", uses, body)
-    return y
+let k = 1.0 / sqrt_(variance + p.epsilon);"""
 
 
 def _row_size(shape: Shape, axis: Shape, *given: Slot | None) -> int | None:
