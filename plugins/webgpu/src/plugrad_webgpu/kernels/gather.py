@@ -30,7 +30,7 @@ def gather(plan: Plan, x: Slot, indices: Slot, *, axis: int, batch_dims: int) ->
 
 
 def take(plan: Plan, x: Slot, indices: Slot, *, axis: int, batch_dims: int) -> Slot:
-    """Return the slices of an axis at indices, of which negative ones count from n."""
+    """Return the slices of an axis at the indices; negative ones count from its end."""
     return _gather(plan, x, indices, axis, batch_dims, wraps=indices.kind == "i")
 
 

@@ -213,9 +213,8 @@ def _log_of_sum(x: Tensor, axis: Shape, keepdims: bool) -> Any:
     def grad_func(dy: Tensor) -> Tensor:
         share = compare.where(is_top, 0.0, -math.inf)
         logits = compare.where(unary.isinf(top), share, wide)
-        dx = reduce._broadcast_back(
-            reduce.widened(dy), x, axis, keepdims
-        ) * softmax.softmax(logits, axis)
+        slope = reduce._broadcast_back(reduce.widened(dy), x, axis, keepdims)
+        dx = slope * softmax.softmax(logits, axis)
         return creation.cast(dx, x.dtype)
 
     return creation.cast(y, x.dtype), grad_func
