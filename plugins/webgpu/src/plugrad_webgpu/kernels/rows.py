@@ -1,6 +1,7 @@
 """Kernels that normalize rows: softmax and layer normalization.
 
-On a CPU, a thread computes a row. On a GPU, a workgroup shares a long row.
+Threads of a workgroup share a long row, and keep their elements in registers if these
+are few enough. Otherwise a thread computes a row on a CPU, and reads it in each loop.
 """
 
 from __future__ import annotations
@@ -12,27 +13,41 @@ from ..arrays import Shape
 from ..plans import Plan, Planner, Slot, Use
 from ..source import LOOP_TURNS, Number, bits, loaded, stored
 
-GROUP_THREADS = 128
+GPU_THREADS = 128
+CPU_THREADS = 8  # as many as llvmpipe has lanes, so that barriers cost little
 GROUPED_FROM = 256  # the elements of a row from which threads share it
+KEPT_ON_GPU = 8  # vectors that a thread keeps in registers
+KEPT_ON_CPU = 32
 PASSES = 3  # loops over a row
 
 
 class Row:
-    """Code for loops over a row, by one thread or by a workgroup."""
+    """Code for loops over a row, by one thread or by a workgroup.
+
+    Attributes:
+        grouped: Whether a workgroup shares the row.
+        kept: The vectors that each of its threads keeps; 0 if loops read them again.
+
+    """
 
     def __init__(self, plan: Plan, x: Slot, n: int, inner: int) -> None:
         """Begin for rows of ``n`` elements that are ``inner`` apart."""
-        self.grouped = not plan.device.is_cpu and n >= GROUPED_FROM
+        on_cpu = plan.device.is_cpu
         self.lanes = 4 if inner == 1 and n % 4 == 0 else 1
         self.count = x.size // n
         self.kind = x.kind
-        self.params: dict[str, Number] = {"n": n // self.lanes, "inner": inner}
-        self.size = n
+        self.turns = n // self.lanes
+        self.params: dict[str, Number] = {"n": self.turns, "inner": inner}
+        self.threads = CPU_THREADS if on_cpu else GPU_THREADS
+        share = -(-self.turns // self.threads)
+        fits = share <= (KEPT_ON_CPU if on_cpu else KEPT_ON_GPU)
+        self.kept = share if fits and n >= GROUPED_FROM and self.lanes == 4 else 0
+        self.grouped = bool(self.kept) or (n >= GROUPED_FROM and not on_cpu)
 
     def fits(self) -> bool:
         """Return whether llvmpipe can finish the loops of a thread."""
-        share = GROUP_THREADS if self.grouped else 1
-        return self.size // (self.lanes * share) * PASSES < LOOP_TURNS
+        share = self.threads if self.grouped else 1
+        return self.turns // share * PASSES < LOOP_TURNS
 
     @property
     def type(self) -> str:
@@ -41,13 +56,26 @@ class Row:
 
     def begin(self) -> str:
         """Return code for where the row begins."""
-        return "let at = id / p.inner * p.inner * p.n + id % p.inner;"
+        registers = f"var kept: array<vec4<f32>, {self.kept}>;" if self.kept else ""
+        return f"let at = id / p.inner * p.inner * p.n + id % p.inner; {registers}"
 
-    def loop(self, body: str) -> str:
-        """Return a loop that sets ``i``, the place of an element, or of four."""
-        first, by = ("lid", f"{GROUP_THREADS}u") if self.grouped else ("0u", "1u")
-        return f"""for (var j = {first}; j < p.n; j += {by}) {{
-let i = at + j * p.inner; {body} }}"""
+    def loop(self, body: str, *, first: bool = False) -> str:
+        """Return a loop over the elements ``v`` of x, or vectors of four of them.
+
+        ``j`` is the number of an element in its row, and ``i`` its place. The first
+        loop over a row keeps the elements for the others.
+        """
+        read = f"let v = {self.read('x')};"
+        if self.kept:
+            read = f"{read} kept[t] = v;" if first else "let v = kept[t];"
+            inside = f"let i = at + j; {read} {body}"
+            if self.turns % self.threads:
+                inside = f"if (j < p.n) {{ {inside} }}"
+            return f"""for (var t = 0u; t < {self.kept}u; t++) {{
+let j = lid + t * {self.threads}u; {inside} }}"""
+        start, by = ("lid", f"{self.threads}u") if self.grouped else ("0u", "1u")
+        return f"""for (var j = {start}; j < p.n; j += {by}) {{
+let i = at + j * p.inner; {read} {body} }}"""
 
     def read(self, name: str, at: str = "i") -> str:
         """Return the value of a buffer of the row's dtype."""
@@ -67,7 +95,7 @@ let i = at + j * p.inner; {body} }}"""
         if self.grouped:
             both = fold.format("shared_[lid]", "shared_[lid + h]")
             lines.append(f"""shared_[lid] = {name}; workgroupBarrier();
-for (var h = {GROUP_THREADS // 2}u; h > 0u; h = h / 2u) {{
+for (var h = {self.threads // 2}u; h > 0u; h = h / 2u) {{
 if (lid < h) {{ shared_[lid] = {both}; }}
 workgroupBarrier(); }}
 {name} = shared_[0]; workgroupBarrier();""")
@@ -77,14 +105,14 @@ workgroupBarrier(); }}
         """Record the kernel."""
         more = LIBRARY
         if self.grouped:
-            more += f"\nvar<workgroup> shared_: array<f32, {GROUP_THREADS}>;"
+            more += f"\nvar<workgroup> shared_: array<f32, {self.threads}>;"
         plan.run(
             name,
             uses,
             self.params,
             body,
             self.count,
-            threads=GROUP_THREADS if self.grouped else 32,
+            threads=self.threads if self.grouped else 32,
             grouped=self.grouped,
             more=more,
         )
@@ -112,13 +140,13 @@ def softmax(name: str) -> Planner:
         if not row.fits():
             return None
         t, w = row.type, row.lanes
-        power = f"exp{w}({row.read('x')} - m)"
-        keep = "" if logarithm or row.kind == "h" else row.write("y", "e")
-        last = f"{power} * k" if row.kind == "h" else f"{row.read('y')} * k"
-        last = f"{row.read('x')} - m - l" if logarithm else last
+        power = f"exp{w}(v - m)"
+        keep, last = _powers(row, power)
+        if logarithm:
+            keep, last = "", "v - m - l"
         body = f"""{row.begin()}
 var most = {t}(fneg_(inf_()));
-{row.loop(f"most = most{w}(most, {row.read('x')});")}
+{row.loop(f"most = most{w}(most, v);", first=True)}
 {row.total("m", "most", "fmax_({}, {})")}
 var sum = {t}(0.0);
 {row.loop(f"let e = {power}; {keep} sum += e;")}
@@ -131,6 +159,15 @@ let l = log_(s); let k = 1.0 / s;
         return y
 
     return plan_one
+
+
+def _powers(row: Row, power: str) -> tuple[str, str]:
+    """Return code that keeps the powers ``e``, and the softmax from them."""
+    if row.kept:
+        return "kept[t] = e;", "v * k"
+    if row.kind == "h":  # y would round them
+        return "", f"{power} * k"
+    return row.write("y", "e"), f"{row.read('y')} * k"
 
 
 def layer_norm(
@@ -155,7 +192,7 @@ def layer_norm(
     row.params["epsilon"] = bits(epsilon, "f")
     row.params["size"] = bits(n, "f")
     uses: dict[str, Any] = {"x": Use(x, row.lanes), "y": Use(y, row.lanes, write=True)}
-    last = f"({row.read('x')} - mu - d) * k"
+    last = "(v - mu - d) * k"
     for name, slot, operator in (("scale", scale, "*"), ("offset", offset, "+")):
         if slot is not None:
             uses[name] = Use(slot, row.lanes)
@@ -171,12 +208,12 @@ def _statistics(row: Row) -> str:
     ``mu`` is the rounded mean, and ``d`` its error.
     """
     return f"""var sum = {row.type}(0.0);
-{row.loop(f"sum += {row.read('x')};")}
+{row.loop("sum += v;", first=True)}
 {row.total("s", "sum", "({} + {})")}
 let mu = s / p.size;
 var squares = {row.type}(0.0);
 var rest = {row.type}(0.0);
-{row.loop(f"let q = {row.read('x')} - mu; squares += q * q; rest += q;")}
+{row.loop("let q = v - mu; squares += q * q; rest += q;")}
 {row.total("v", "squares", "({} + {})")}
 {row.total("r", "rest", "({} + {})")}
 let d = r / p.size;
