@@ -139,6 +139,7 @@ SLOW = [
     "wasm/test_regions",
     "wasm/test_runtime",
     "wasm/test_sandbox_guests",
+    "webgpu/test_gpu_style",
 ]
 # Files in which each test takes seconds: one test in ``VERY_SLOW_EVERY`` runs.
 VERY_SLOW_EVERY = 24
