@@ -23,6 +23,11 @@ typedef struct {
 } Product;
 
 enum { MAX_BLOCK = 256 };
+#if defined(DOT_U8_I8) && DOT_BYTES == 32
+#define PAIRS_OF_RUNS 1 /* a vector has the codes of two runs of 32 */
+#else
+#define PAIRS_OF_RUNS 0
+#endif
 
 INLINE size_t bytes_of(Codes kind, u32 n) { return kind == FOUR_BITS ? n / 2 : n; }
 
@@ -48,12 +53,14 @@ INLINE void prefetch_codes(const u8 *codes, size_t bytes) {
 COPY_BLOCK(f32)
 COPY_BLOCK(i16)
 
-/* Copies a block as bytes. For 4-bit codes, each run of 32 elements is reordered: first
-   the 16 at even indices, whose codes are the low halves of 16 bytes, then the 16 at
-   odd indices, whose codes are the high halves. */
-static void copy_block_i8(const i16 *x, i8 *y, u32 n, Codes kind) {
-    for (u32 i = 0; i < n; i++)
-        y[kind == FOUR_BITS ? i / 32 * 32 + i % 2 * 16 + i % 32 / 2 : i] = (i8)x[i];
+/* Returns the place of element i in a row of bytes. For 4-bit codes, the elements of two
+   runs of 32 are reordered: first those at even indices, whose codes are the low halves of
+   bytes, 16 of each run, then those at odd indices, whose codes are the high halves. A run
+   at the end of a row, or for a target with short vectors, is reordered on its own. */
+INLINE u32 place_of_byte(u32 i, u32 inputs, Codes kind) {
+    if (kind != FOUR_BITS) return i;
+    u32 runs = PAIRS_OF_RUNS && i / 64 < inputs / 64 ? 2 : 1, width = 32 * runs;
+    return i / width * width + i % 2 * 16 * runs + i % width / 32 * 16 + i % 32 / 2;
 }
 
 static void prepare_row(const f32 *x, f32 *y, f32 *sums, u32 inputs, u32 block, Codes kind) {
@@ -87,7 +94,9 @@ static void round_row(const f32 *x, i16 *y, i8 *bytes, f32 *factors, f32 *sums, 
         }
         factors[b] = is_finite ? largest * (1.f / 127) : NAN;
         sums[b] = (f32)sum * factors[b];
-        if (bytes) copy_block_i8(rounded, bytes + b * block, block, kind);
+        if (bytes)
+            for (u32 i = 0; i < block; i++)
+                bytes[place_of_byte(b * block + i, inputs, kind)] = (i8)rounded[i];
         else copy_block_i16(rounded, y + b * block, block, kind);
     }
 }
@@ -247,15 +256,16 @@ typedef u8 Codes16 __attribute__((ext_vector_type(16)));
 typedef BYTE_VECTOR(i8) ByteRow;
 typedef BYTE_VECTOR(i32) ByteSums;
 typedef BYTE_VECTOR(f32) ByteTotals;
+typedef BYTE_VECTOR(u8) ByteCodes;
 #define HAS_SIGNED_DOT (DOT_BYTES == 32)
 
-/* Returns the sums of four adjacent products, for 32 4-bit codes. */
+/* Returns the sums of four adjacent products, for the 32 4-bit codes of a run. */
 INLINE ByteSums dot_4_bits(const u8 *codes, const i8 *x) {
     Codes16 c;
     memcpy(&c, codes, sizeof c);
     Codes16 low = c & 15, high = c >> 4;
     ByteRow v;
-#if DOT_BYTES == 32
+#if PAIRS_OF_RUNS
     memcpy(&v, x, sizeof v);
     return (ByteSums)DOT_U8_I8(
         __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
@@ -268,45 +278,69 @@ INLINE ByteSums dot_4_bits(const u8 *codes, const i8 *x) {
 #endif
 }
 
-INLINE ByteSums dot_bytes(const u8 *codes, const i8 *x, u32 block, Codes kind) {
-    ByteSums sum = 0;
-    for (u32 i = 0; i < block; i += 32) {
-        if (kind == FOUR_BITS) sum += dot_4_bits(codes + i / 2, x + i);
-#if HAS_SIGNED_DOT
-        else { /* the sign of a code moves to x, so that the code is unsigned */
-            ByteRow c, v;
-            memcpy(&c, codes + i, sizeof c), memcpy(&v, x + i, sizeof v);
-            ByteRow sign = c >> 7; /* -1 where a code is negative */
-            sum += (ByteSums)DOT_U8_I8((c ^ sign) - sign, (v ^ sign) - sign);
-        }
-#endif
+/* Returns the same for 32 signed codes. The sign of a code moves to x, so that the code is
+   unsigned. */
+INLINE ByteSums dot_signed(const u8 *codes, const i8 *x) {
+    ByteRow c, v;
+    memcpy(&c, codes, sizeof c), memcpy(&v, x, sizeof v);
+    ByteRow sign = c >> 7; /* -1 where a code is negative */
+    return (ByteSums)DOT_U8_I8((c ^ sign) - sign, (v ^ sign) - sign);
+}
+
+/* Adds the products of `runs` runs of 32 codes, whose sums have the factors `by`. Two
+   totals hide the latency of the additions. */
+INLINE void add_runs(ByteTotals total[2], const u8 *codes, const i8 *x, const f32 *by,
+                     u32 runs, Codes kind) {
+    u32 r = 0;
+#if PAIRS_OF_RUNS
+    for (; kind == FOUR_BITS && r + 2 <= runs; r += 2, codes += 32, x += 64) {
+        ByteCodes c;
+        ByteRow v, w;
+        memcpy(&c, codes, sizeof c), memcpy(&v, x, sizeof v), memcpy(&w, x + 32, sizeof w);
+        ByteSums a = (ByteSums)DOT_U8_I8(c & 15, v) + (ByteSums)DOT_U8_I8(c >> 4, w);
+        f32 p = by[r], q = by[r + 1];
+        ByteTotals factors = {p, p, p, p, q, q, q, q};
+        ByteTotals *to = &total[r / 2 % 2];
+        *to = (ByteTotals)DOT_FMA(__builtin_convertvector(a, ByteTotals), factors, *to);
     }
-    return sum;
+#endif
+    for (; r < runs; r++, codes += bytes_of(kind, 32), x += 32) {
+        ByteSums a = kind == FOUR_BITS ? dot_4_bits(codes, x) : dot_signed(codes, x);
+        ByteTotals *to = &total[r % 2];
+        *to = (ByteTotals)DOT_FMA(__builtin_convertvector(a, ByteTotals), (ByteTotals)by[r],
+                                  *to);
+    }
+}
+
+/* Adds the products of `runs` runs, of which r is the first, with an output. */
+INLINE void add_group(const Product *s, ByteTotals total[2], u32 output, u32 r, u32 runs,
+                      Codes kind, u32 block) {
+    size_t bytes = bytes_of(kind, 32);
+    const u8 *codes = s->codes + output * bytes_of(kind, s->inputs) + r * bytes;
+    const f32 *scale = s->scale + (size_t)output * (s->inputs / block);
+    f32 by[LANES]; /* the factors of the sums */
+    if (block == 32 && runs == LANES)
+        STORE(by, MUL(VLOAD(scale + r), VLOAD(s->factors + r)));
+    else
+        for (u32 i = 0; i < runs; i++) {
+            u32 b = (r + i) * 32 / block;
+            by[i] = scale[b] * s->factors[b];
+        }
+    prefetch_codes(codes, runs * bytes);
+    add_runs(total, codes, s->bytes + r * 32, by, runs, kind);
 }
 
 INLINE void dot_row(const Product *s, u32 output, Codes kind, u32 block) {
-    u32 blocks = s->inputs / block;
-    size_t bytes = bytes_of(kind, block);
-    const u8 *codes = s->codes + output * bytes_of(kind, s->inputs);
-    const f32 *scale = s->scale + (size_t)output * blocks;
-    ByteTotals total = 0;
-    for (u32 b = 0; b < blocks; b += LANES) {
-        f32 by[LANES]; /* the factors of the sums of some blocks */
-        u32 count = MIN((u32)LANES, blocks - b);
-        if (count == LANES) STORE(by, MUL(VLOAD(scale + b), VLOAD(s->factors + b)));
-        else for (u32 i = 0; i < count; i++) by[i] = scale[b + i] * s->factors[b + i];
-        prefetch_codes(codes + b * bytes, count * bytes);
-        for (u32 i = 0; i < count; i++) {
-            const u8 *from = codes + (b + i) * bytes;
-            ByteSums a = dot_bytes(from, s->bytes + (b + i) * block, block, kind);
-            ByteTotals sums = __builtin_convertvector(a, ByteTotals);
-            total = (ByteTotals)DOT_FMA(sums, (ByteTotals)by[i], total);
-        }
-    }
+    u32 runs = s->inputs / 32, r = 0;
+    ByteTotals total[2] = {0, 0};
+    for (; r + LANES <= runs; r += LANES) add_group(s, total, output, r, LANES, kind, block);
+    for (; r + 2 <= runs; r += 2) add_group(s, total, output, r, 2, kind, block);
+    if (r < runs) add_group(s, total, output, r, 1, kind, block);
+    ByteTotals sums = total[0] + total[1];
 #if DOT_BYTES == 32
-    f32 sum = reduce_add((v4)(total.lo + total.hi));
+    f32 sum = reduce_add((v4)(sums.lo + sums.hi));
 #else
-    f32 sum = reduce_add((v4)total);
+    f32 sum = reduce_add((v4)sums);
 #endif
     s->y[output] = sum + sum_of_offsets(s, output, 0);
 }

@@ -1,7 +1,7 @@
 /* Reading, writing and accumulating rows at indices.
 
    An index consists of `depth` int32 coordinates, one for each axis in `sizes`. An
-   index out of range is skipped, and `*bad` is set.
+   index out of range is skipped, except by `scatter_put`, and `*bad` is set.
 
    Contents: indices; gather; scatter; scatter-add; one-hot. */
 #include "rows.h"
@@ -88,15 +88,17 @@ void gather(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 batch, u32 out
 
 /* --- scatter --------------------------------------------------------------------- */
 
-/* y[indices] = x, in order: the last row written to an index remains. */
+/* y[indices] = x, in order: the last row written to an index remains. If an index is out
+   of range, nothing is written. */
 EXPORT("scatter_put")
 void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u32 depth,
                  const i32 *sizes, u32 width) {
     Rows r = {x, y, indices, sizes, bad, depth, count, 1, 0, width};
     INSIDE(indices, (u64)count * depth * 4);
+    for (u32 i = 0; i < count; i++)
+        if (find_row(&r, i) == OUTSIDE) return;
     for (u32 i = 0; i < count; i++) {
-        u32 row = find_row(&r, i);
-        if (row != OUTSIDE) copy(y + (size_t)row * width, x + (size_t)i * width, width);
+        copy(y + (size_t)find_row(&r, i) * width, x + (size_t)i * width, width);
         if (i % 1024 == 0) poll_cancel();
     }
 }

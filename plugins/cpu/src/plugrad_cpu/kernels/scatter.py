@@ -3,16 +3,21 @@
 Each index is converted to a row index of the flattened tensor.
 """
 
+import functools
 import math
 
 import numpy as np
 from plugrad.plugin import KernelTable, in_place, takes_bfloat16
 
 from ..arrays import Array, boxed
+from ..native import MAX_ELEMENTS, contiguous
+from ..native import kernels as in_c
 from .gather import added, out_of_range
 
 kernels = KernelTable()
 
+PUT = in_c("scatter_put", {None: ""}).get(None)
+INT32 = np.dtype("int32")
 MAX_LISTED = 16  # up to this many coordinates, a Python loop is faster
 
 
@@ -97,6 +102,8 @@ def written(op: str, tensor: Array, indices: Array, updates: Array) -> Array:
 
 def write(op: str, y: Array, indices: Array, updates: Array) -> Array:
     """Write rows into a contiguous array in order, and return it."""
+    if indices.dtype == INT32 and _put(y, indices, updates):
+        return y
     lead = y.shape[: indices.shape[-1]]
     if 0 < indices.size <= MAX_LISTED and _write_few(y, lead, indices, updates):
         return y
@@ -104,6 +111,32 @@ def write(op: str, y: Array, indices: Array, updates: Array) -> Array:
     table = y.reshape(math.prod(lead), *y.shape[len(lead) :])
     table[rows] = updates.reshape(len(rows), *table.shape[1:])
     return y
+
+
+def _put(y: Array, indices: Array, updates: Array) -> bool:
+    """Write rows in C; return False if NumPy must write them or report a bad index."""
+    given = contiguous(updates, indices) if PUT else None
+    if (
+        not PUT
+        or given is None
+        or y.size >= MAX_ELEMENTS
+        or not y.size
+        or y.dtype.hasobject
+    ):
+        return False
+    depth = indices.shape[-1]
+    sizes, width = _sizes(y.shape, depth, y.itemsize)
+    if not depth or width >= MAX_ELEMENTS:
+        return False
+    bad = np.zeros(1, np.uint32)
+    PUT(*given, y, bad, indices.size // depth, depth, sizes, width)
+    return not bad[0]
+
+
+@functools.lru_cache(256)
+def _sizes(shape: tuple[int, ...], depth: int, itemsize: int) -> tuple[Array, int]:
+    """Return the sizes of the indexed axes, and the bytes of a row."""
+    return np.array(shape[:depth], np.int32), math.prod(shape[depth:]) * itemsize
 
 
 def _write_few(y: Array, lead: tuple[int, ...], indices: Array, updates: Array) -> bool:

@@ -41,11 +41,13 @@ def packed(random, outputs, inputs, **how):
     return w, pg.quantized.quantize_blocks(w, **how)
 
 
-SIZES = [(1, 1), (2, 1), (3, 3), (5, 2), (17, 4), (40, 5)]  # outputs and blocks
+# Outputs and blocks. Kernels read blocks in groups, and then those that remain.
+SIZES = [(1, 1), (2, 1), (3, 3), (5, 2), (17, 4), (40, 5), (3, 19)]
 
 
-# Various numbers of rows with blocks of 32, and various block sizes with two rows.
+# Various numbers of rows with blocks of 32, and various block sizes with one and two.
 ROWS_AND_BLOCKS = [(rows, 32) for rows in [(), (1,), (3,), (4,), (2, 3), (0,)]]
+ROWS_AND_BLOCKS += [((1,), block) for block in (64, 96, 128)]
 ROWS_AND_BLOCKS += [((2,), block) for block in (2, 16, 32, 64, 128)]
 
 

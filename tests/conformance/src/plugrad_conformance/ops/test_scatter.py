@@ -344,6 +344,20 @@ def test_an_index_out_of_range_never_reaches_another_row(row, dtype, backend):
         call()
 
 
+@pytest.mark.parametrize("count", [1, 60])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_an_assignment_that_fails_changes_nothing(count, dtype, backend):
+    x = pg.zeros((64, 3))
+    places = pg.asarray([*range(count), 64], dtype=dtype)
+    try:
+        x[places] = 1.0
+    except IndexError:
+        assert not x.numpy().any()
+    else:  # an asynchronous backend reports it when the result is read
+        with pytest.raises(IndexError):
+            x.numpy()
+
+
 @pytest.mark.parametrize("row", OUT_OF_RANGE_ROWS, ids=lambda row: f"{row[0]}-{row[2]}")
 @pytest.mark.parametrize("decompose", [False, True], ids=["kernel", "decomposition"])
 def test_the_error_names_the_index_out_of_range(row, decompose):
