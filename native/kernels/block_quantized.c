@@ -53,14 +53,22 @@ INLINE void prefetch_codes(const u8 *codes, size_t bytes) {
 COPY_BLOCK(f32)
 COPY_BLOCK(i16)
 
-/* Returns the place of element i in a row of bytes. For 4-bit codes, the elements of two
-   runs of 32 are reordered: first those at even indices, whose codes are the low halves of
-   bytes, 16 of each run, then those at odd indices, whose codes are the high halves. A run
-   at the end of a row, or for a target with short vectors, is reordered on its own. */
-INLINE u32 place_of_byte(u32 i, u32 inputs, Codes kind) {
-    if (kind != FOUR_BITS) return i;
-    u32 runs = PAIRS_OF_RUNS && i / 64 < inputs / 64 ? 2 : 1, width = 32 * runs;
-    return i / width * width + i % 2 * 16 * runs + i % width / 32 * 16 + i % 32 / 2;
+/* Copies a block as bytes. For 4-bit codes, the elements of a run of 32 are separated: the
+   codes of those at even indices are the low halves of bytes. Two runs are stored together:
+   first both halves for the low halves of bytes, then those for the high halves. A run at
+   the end of a row, or for a target with short vectors, is stored on its own. */
+static void copy_block_i8(const i16 *x, i8 *row, u32 block, u32 b, u32 inputs, Codes kind) {
+    i8 *y = row + (size_t)b * block;
+    if (kind != FOUR_BITS) {
+        for (u32 i = 0; i < block; i++) y[i] = (i8)x[i];
+        return;
+    }
+    for (u32 run = b * block / 32, end = run + block / 32; run < end; run++, x += 32) {
+        bool in_pair = PAIRS_OF_RUNS && (run | 1) < inputs / 32;
+        i8 *low = row + (in_pair ? run / 2 * 64 + run % 2 * 16 : run * 32);
+        i8 *high = low + (in_pair ? 32 : 16);
+        for (u32 i = 0; i < 16; i++) low[i] = (i8)x[2 * i], high[i] = (i8)x[2 * i + 1];
+    }
 }
 
 static void prepare_row(const f32 *x, f32 *y, f32 *sums, u32 inputs, u32 block, Codes kind) {
@@ -80,12 +88,15 @@ static void round_row(const f32 *x, i16 *y, i8 *bytes, f32 *factors, f32 *sums, 
                       u32 block, Codes kind) {
     i16 rounded[MAX_BLOCK];
     for (u32 b = 0; b * block < inputs; b++, x += block) {
-        f32 largest = 0;
-        bool is_finite = true;
+        u32 bits = 0; /* the largest absolute value; such bits are ordered as values are */
         for (u32 i = 0; i < block; i++) {
-            f32 size = fabsf(x[i]);
-            largest = size > largest ? size : largest, is_finite &= size < INFINITY;
+            u32 each;
+            memcpy(&each, x + i, sizeof each);
+            bits = MAX(bits, each & 0x7fffffff);
         }
+        bool is_finite = bits < 0x7f800000; /* the bits of infinity */
+        f32 largest;
+        memcpy(&largest, &bits, sizeof largest);
         f32 factor = is_finite && largest > 0 ? 127 / largest : 0;
         i32 sum = 0;
         for (u32 i = 0; i < block; i++) {
@@ -94,9 +105,7 @@ static void round_row(const f32 *x, i16 *y, i8 *bytes, f32 *factors, f32 *sums, 
         }
         factors[b] = is_finite ? largest * (1.f / 127) : NAN;
         sums[b] = (f32)sum * factors[b];
-        if (bytes)
-            for (u32 i = 0; i < block; i++)
-                bytes[place_of_byte(b * block + i, inputs, kind)] = (i8)rounded[i];
+        if (bytes) copy_block_i8(rounded, bytes, block, b, inputs, kind);
         else copy_block_i16(rounded, y + b * block, block, kind);
     }
 }
