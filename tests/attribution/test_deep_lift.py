@@ -18,10 +18,10 @@ X0 = RANDOM.normal(size=(3, 4)).astype(np.float32)
 
 
 def largest_gap(f, x=X, baseline=X0, target=None):
-    """Return the largest gap, divided by the largest difference of outputs."""
+    """Return the largest gap, divided by the largest difference of outputs, if any."""
     found = attr.deep_lift(f, x, baseline, target, tolerance=None)
     total = (found.value - found.start).numpy()
-    return np.abs(found.gap.numpy()).max() / np.abs(total).max()
+    return np.abs(found.gap.numpy()).max() / (np.abs(total).max() or 1.0)
 
 
 # --- captum ----------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 import plugrad as pg
 import plugrad_attribution as attr
 import pytest
+from plugrad_conformance.check import require_dtypes
 
 from tests.attribution.reference import HIGH, LOW, TARGET, examples, weights
 from tests.attribution.test_rules import network
@@ -271,6 +272,7 @@ def test_patterns_are_watched_where_they_have_rules(backend):
 
 def test_complex_values_are_booked(backend):
     dtype = dtype_of(backend)
+    require_dtypes(backend, dtype, f"complex{128 if dtype == 'float64' else 64}")
     ledger = ledger_of(lambda x: pg.abs(pg.fft.fft(x)), normal(2, 8).astype(dtype))
     assert_closes(ledger, dtype)
     assert not ledger.rows
@@ -327,7 +329,9 @@ def test_outer_gradients_do_not_book(backend):
 
     gradient = pg.grad(score)(pg.ones((2, 3)))
     assert gradient.shape == (2, 3)
-    assert ledgers[0].constants == 6.0
+    # A quotient of WebGPU may differ from the correctly rounded one.
+    exact = backend != "webgpu"
+    assert ledgers[0].constants == (6.0 if exact else pytest.approx(6.0, rel=2e-7))
     assert_closes(ledgers[0], "float32")
 
 

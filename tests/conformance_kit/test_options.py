@@ -221,7 +221,7 @@ def test_a_backend_that_does_not_open_has_no_score(kit, monkeypatch):
     refused = kit.run(PRIMITIVES)
     assert refused.returncode == pytest.ExitCode.USAGE_ERROR
     assert "OSError: no device" in refused.stderr
-    monkeypatch.setenv("PLUGRAD_BLOCK", "opencl,wasm")
+    monkeypatch.setenv("PLUGRAD_BLOCK", "opencl,wasm,webgpu")
     done = kit.run(PRIMITIVES, "-k", "Exp-float32", backends=())
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
     assert "OSError: no device" in done.stdout

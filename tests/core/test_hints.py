@@ -318,6 +318,8 @@ def test_hints_for_dtypes_as_other_libraries_show_them(shown):
 @pytest.mark.parametrize(("name", "hint"), entries(foreign.DEVICES))
 @pytest.mark.parametrize("number", ["", ":0"])
 def test_a_foreign_device_has_a_hint(name, number, hint):
+    if name in pg.backends():
+        pytest.skip(f"{name} is installed, so the name is valid")
     for call in (
         lambda: pg.ones(2).to(name + number),
         lambda: pg.set_backend(name + number),

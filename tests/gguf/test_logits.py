@@ -5,6 +5,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from gguf import GGMLQuantizationType as Kind
+from plugrad_conformance.check import require_dtypes
 from plugrad_gguf import load
 from plugrad_gguf.llama import Caches, embed, rotary_tables, run, to_logits
 
@@ -154,6 +155,7 @@ def test_every_type_equals_numpy(kind, tmp_path):
 
 
 def test_bfloat16_matrices_stay_bfloat16(backend, tmp_path):
+    require_dtypes(backend, pg.bfloat16)
     made = tiny(tmp_path, kind=Kind.BF16)
     model = load(made.path)
     found = model.logits(TOKENS)

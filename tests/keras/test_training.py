@@ -7,6 +7,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from keras_plugrad.src.trainer import FROZEN
+from plugrad_conformance.check import require_dtypes
 
 from tests.keras.models import MODELS, STEPS, compiled, data, trained
 from tests.keras.reference import MODEL, recorded
@@ -125,6 +126,7 @@ def test_a_model_that_jax_trained_is_loaded(backend):
 
 
 def test_mixed_precision_trains(backend):
+    require_dtypes(backend, pg.bfloat16)
     x, y = classification()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

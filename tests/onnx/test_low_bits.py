@@ -7,6 +7,7 @@ import plugrad_onnx
 import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
+from plugrad_conformance.check import require_dtypes
 from plugrad_onnx import load
 
 RNG = np.random.default_rng(9)
@@ -147,6 +148,7 @@ def test_rows_of_weights_of_few_bits(kind, zeros, backend):
 )
 def test_stored_8_bit_floats_are_kept_exactly(kind, backend):
     """Each value of the dtype is an initializer that DequantizeLinear scales."""
+    require_dtypes(backend, pg.bfloat16)
     elem_type = getattr(onnx.TensorProto, kind)
     codes = np.arange(256, dtype=np.uint8)
     proto = parse_model(
@@ -167,6 +169,7 @@ def test_stored_8_bit_floats_are_kept_exactly(kind, backend):
 
 
 def test_bfloat16_weights_are_kept(backend):
+    require_dtypes(backend, pg.bfloat16)
     w = normal(4, 3).astype(pg.bfloat16)
     text = HEAD.replace("INPUTS", "bfloat16[2, 4] x").replace(
         "OUTPUTS", "bfloat16[2, 3] y"

@@ -56,7 +56,12 @@ def test_answers_are_those_of_onnx_runtime(name, backend, request):
         for info in loaded.inputs
     }
     (expected,) = session.run(None, inputs)
-    found = loaded(**inputs).numpy()
+    try:
+        found = loaded(**inputs).numpy()
+    except MemoryError as error:
+        if backend != "webgpu" or name not in LARGE:
+            raise
+        pytest.skip(f"a weight is too large for the adapter: {error}")
     assert name in LARGE or np.ptp(expected) > 1e-4
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * expected.max())
     if name == "squeezenet":

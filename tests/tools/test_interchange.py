@@ -6,6 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.plugin import Backend, Runtime
+from plugrad_conformance.check import require_dtypes
 from plugrad_conformance.toy import CountingArrays, toy
 
 from tests.tools.tensors import DTYPES, LAYOUTS, address, matrix
@@ -73,6 +74,7 @@ class Exporter:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_bfloat16_survives_export_and_import(layout, backend):
+    require_dtypes(backend, pg.bfloat16)
     x = LAYOUTS[layout](matrix("bfloat16"))
     y = pg.from_dlpack(Exporter(x))
     assert (y.dtype, y.backend, bits(y)) == (pg.bfloat16, backend, bits(x))

@@ -121,8 +121,8 @@ class Arrays:
         return raw.reshape(native.shape)
 
     def nbytes(self, native: Array) -> int:
-        """Return the bytes of the buffer."""
-        return native.lease.nbytes
+        """Return the bytes of the elements; the buffer may be larger."""
+        return native.size * itemsize(native.dtype)
 
     def synchronize(self) -> None:
         """Wait for the device, and raise the errors that kernels have reported."""

@@ -54,6 +54,9 @@ def compiled(graph: Graph) -> Callable[..., Any] | None:
     made = {s.outputs[0] for s in steps}
     if not same or not math.prod(shape) or any(s.inputs[0] not in made for s in folds):
         return None
+    folded = {s.outputs[0] for s in folds}
+    if any(x in folded for s in steps for x in s.inputs):
+        return None  # a step reads a reduction, whose shape may be the same
     reduced = {s.inputs[0] for s in folds}
     stored = [y for y in made if y in graph.outputs or y in reduced]
     sources = [*graph.inputs, *graph.constants]
