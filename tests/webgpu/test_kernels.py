@@ -63,3 +63,15 @@ def test_regions_have_the_bits_of_kernels(case):
     assert fast.explain(x).regions
     bits = [g(x).numpy().view("u4") & 0x7FFFFFFF for g in (fast, f)]
     np.testing.assert_array_equal(*bits)
+
+
+def test_a_step_reads_a_reduction_of_the_same_shape():
+    """A sum over an axis of size 1 keeps the shape, but ends a region."""
+    x = np.arange(6, dtype=np.float32).reshape(6, 1)
+
+    def f(x):
+        return pg.exp(pg.sum(x * 2.0, axis=1, keepdims=True)) + x
+
+    compiled = pg.jit(f)
+    found = [compiled(pg.asarray(x)).numpy() for _ in range(3)]
+    np.testing.assert_array_equal(found, [f(pg.asarray(x)).numpy()] * 3)
