@@ -160,6 +160,7 @@ LEFT_OUT = [
     "opencl/test_rows::test_values_and_launches_with_the_kernels_for_gpus",
     "opencl/test_tiles::test_convolutions",
     "opencl/test_tiles::test_products_of_each_tile",
+    "plugins/test_generators::test_a_package_passes_its_own_tests",
     "plugins/test_tricks::test_the_processor_of_pocl",
     "wasm/test_build::test_a_build_gives_the_same_bytes_again",
     "wasm/test_build::test_debug_builds_check_bounds",
