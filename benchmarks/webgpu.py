@@ -7,7 +7,7 @@ Three parts, each in turns on the same machine::
 - ``ops``: milliseconds of an op, its result waited for, and of the same on opencl.
 - ``wgpu``: one addition of 2^20 numbers by a shader of one line, with wgpu alone; and
   microseconds of an addition of 100 numbers, many recorded before one wait, beside the
-  same commands with wgpu alone. An op can not take less than these.
+  same commands with wgpu alone. An op cannot take less than these.
 - ``memory``: bytes that the device keeps after 100 and after 10,000 training steps.
 
 Needs an adapter, plugrad-webgpu and, for ``ops``, plugrad-opencl.
@@ -27,8 +27,8 @@ from plugrad._src.tools.device import synchronize
 
 from benchmarks.turns import best_ms
 
-SIZE = 1 << 20
-SMALL = 100
+LARGE_SUM_ELEMENTS = 1 << 20
+SMALL_SUM_ELEMENTS = 100
 RECORDED = 256  # kernels before a wait
 PER_SUBMISSION = 64  # as plugrad-webgpu submits them
 TURNS = 9
@@ -50,7 +50,7 @@ def cases(backend: str) -> dict[str, Callable[[], Any]]:
         values = random.normal(size=shape).astype(np.float32)
         return pg.asarray(values, device=backend)
 
-    a, b = tensor(SIZE), tensor(SIZE)
+    a, b = tensor(LARGE_SUM_ELEMENTS), tensor(LARGE_SUM_ELEMENTS)
     m, n = tensor(512, 512), tensor(512, 512)
     rows, scale = tensor(1024, 1024), tensor(1024)
     image, filters = tensor(1, 56, 56, 64), tensor(3, 3, 64, 64)
@@ -139,8 +139,8 @@ def print_ops() -> None:
 
 def print_wgpu() -> None:
     """Print the times of additions beside those with wgpu alone."""
-    large, small = Raw(SIZE), Raw(SMALL)
-    x = pg.asarray(np.ones(SMALL, np.float32), device="webgpu")
+    large, small = Raw(LARGE_SUM_ELEMENTS), Raw(SMALL_SUM_ELEMENTS)
+    x = pg.asarray(np.ones(SMALL_SUM_ELEMENTS, np.float32), device="webgpu")
 
     def many() -> None:
         with pg.use_backend("webgpu"):
@@ -154,7 +154,9 @@ def print_wgpu() -> None:
     print(f"{'add 1M, ms':28}{found[0]:8.2f}{found[1]:9.2f}{found[0] / found[1]:9.2f}")
     each = [ms * 1e3 / RECORDED for ms in found[2:]]
     ratio = each[0] / each[1]
-    print(f"{f'add {SMALL}, us':28}{each[0]:8.1f}{each[1]:9.1f}{ratio:9.2f}")
+    print(
+        f"{f'add {SMALL_SUM_ELEMENTS}, us':28}{each[0]:8.1f}{each[1]:9.1f}{ratio:9.2f}"
+    )
 
 
 def print_memory() -> None:

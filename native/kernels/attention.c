@@ -139,8 +139,8 @@ INLINE void add_columns(Block *b, const f32 *v, u32 width, u32 keys, u32 rows, u
     }
 }
 
-/* Prefetches `rows` rows of float32. Keys and values are read once, so they come from
-   memory; the hardware prefetcher stops at each page. */
+/* Prefetches `rows` rows of float32. For a single query, each key and value is read once,
+   from memory; the hardware prefetcher stops at each page. */
 INLINE void prefetch_rows(const f32 *p, u32 rows, u32 size) {
 #if CACHE_CONTROL
     enum { CACHE_LINE = 64 / sizeof(f32) };

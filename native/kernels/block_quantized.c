@@ -321,7 +321,7 @@ INLINE void add_runs(ByteTotals total[2], const u8 *codes, const i8 *x, const f3
     }
 }
 
-/* Adds the products of `runs` runs, of which r is the first, with an output. */
+/* Multiplies `runs` runs of x, from run r on, by the codes of an output. */
 INLINE void add_group(const Product *s, ByteTotals total[2], u32 output, u32 r, u32 runs,
                       Codes kind, u32 block) {
     size_t bytes = bytes_of(kind, 32);

@@ -82,16 +82,9 @@ class Comparison:
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol, err_msg=path)
 
 
-# In float32, the first lower bounds of these are a third off those in float64, on NumPy
-# too. The quotients of webgpu are not always rounded correctly.
-UNSTABLE = ("GaussianMixture diag", "GaussianMixture spherical")
-
-
 @pytest.mark.parametrize(("row", "name", "dtype"), [*cases()])
 def test_results_are_those_of_numpy(row, name, dtype, backend):
     require_dtypes(backend, dtype)
-    if row.name in UNSTABLE and (backend, dtype) == ("webgpu", "float32"):
-        pytest.skip("the first bound depends on the last bit of quotients")
     arrays = [a.astype(dtype) if a.dtype.kind == "f" else a for a in data(name)]
     expected = row(*arrays)
     with sklearn.config_context(array_api_dispatch=True):

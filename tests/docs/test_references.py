@@ -76,7 +76,6 @@ def test_the_reading_order_names_existing_modules(name):
     modules = re.findall(r"`([a-z_]+(?:/[a-z_]+)?)`", steps)
     read = {module for module in modules if (source / f"{module}.py").exists()}
     other = {"jit", "src_c", "cl", "load", "save", "fit", "onnx"}
-    other |= {"conv", "kernels", "products"}
     assert {*modules} - read - other == set()
     top = {p.stem for p in source.glob("*.py") if not p.name.startswith("_")}
     listed = {module for module in read if "/" not in module}

@@ -3,15 +3,11 @@
 They run in a process of their own with ``PLUGRAD_WEBGPU_STYLE=gpu``.
 """
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import plugrad as pg
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import output
+
 # Kept in registers, with and without a remainder; not in vectors; read in each loop.
 LENGTHS = (256, 1000, 1030, 4100)
 
@@ -20,17 +16,7 @@ def in_gpu_style(call: str) -> None:
     """Run a function of this module in a process that uses the kernels for GPUs."""
     code = f"from tests.webgpu import test_gpu_style as t; t.{call}; print('done')"
     own = {"PLUGRAD_WEBGPU_STYLE": "gpu", "PLUGRAD_BACKEND": "webgpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=os.environ | own,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout == "done\n"
+    assert output(code, **own) == "done\n"
 
 
 def rows(n: int) -> np.ndarray:
@@ -96,12 +82,12 @@ def test_reductions():
     in_gpu_style("check_reductions()")
 
 
-def test_the_style_is_used():
-    in_gpu_style("check_style()")
-
-
 def check_style() -> None:
     """Find out whether the device takes itself for a GPU."""
     from plugrad_webgpu.device import device
 
     assert not device().is_cpu
+
+
+def test_the_style_is_used():
+    in_gpu_style("check_style()")

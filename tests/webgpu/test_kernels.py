@@ -75,3 +75,10 @@ def test_a_step_reads_a_reduction_of_the_same_shape():
     compiled = pg.jit(f)
     found = [compiled(pg.asarray(x)).numpy() for _ in range(3)]
     np.testing.assert_array_equal(found, [f(pg.asarray(x)).numpy()] * 3)
+
+
+def test_simple_powers_have_the_bits_of_products():
+    x = np.random.default_rng(0).normal(size=999).astype(np.float32)
+    for exponent, expected in ((1.0, x), (2.0, x * x), (-1.0, 1 / x)):
+        found = pg.pow(pg.asarray(x), pg.asarray(np.float32(exponent)))
+        np.testing.assert_array_equal(found.numpy(), expected)

@@ -204,8 +204,7 @@ def tensor_scatter_update_in_place(
     lead = tensor.shape[:depth]
     known = download(indices)
     if known.size > MAX_LISTED:
-        is_outside = ((known < 0) | (known >= lead)).any()
-        return NotImplemented if is_outside else put(tensor, indices, updates)
+        return put(tensor, indices, updates)
     places = [*map(tuple, known.reshape(prod(indices.shape[:-1]), depth).tolist())]
     for place in places:
         for index, n in zip(place, lead, strict=True):

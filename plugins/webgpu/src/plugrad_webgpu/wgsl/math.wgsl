@@ -320,6 +320,10 @@ fn powabs_(x: f32, y: f32) -> f32 {
 fn pow_(x: f32, y: f32) -> f32 {
   if (iszero_(y) || (x == 1.0 && !isnan_(x))) { return 1.0; }
   if (isnan_(x) || isnan_(y)) { return nan_(); }
+  // rounded correctly, as by Square and Reciprocal
+  if (y == 1.0) { return x; }
+  if (y == 2.0) { return opq_(x * x); }
+  if (y == -1.0) { return opq_(1.0 / x); }
   let ay = fabs_(y);
   let whole = ay >= 8388608.0 || floor(ay) == ay;
   let odd = whole && ay < 16777216.0 && (u32(ay) & 1u) == 1u;
