@@ -13,14 +13,6 @@ UNARY(cast_i32_u8, i32, u8, GRAIN, (u8)a)
 UNARY(cast_i32_b8, i32, u8, GRAIN, a != 0)
 UNARY(cast_f32_b8, f32, u8, GRAIN, a != 0)
 
-/* Returns x rounded to bfloat16: to nearest, ties to even. NaN stays NaN. */
-INLINE u16 to_bfloat16(f32 x) {
-    u32 bits;
-    memcpy(&bits, &x, sizeof bits);
-    u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (u16)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16 & 0x8000) | 0x7fc0 : rounded);
-}
-
 UNARY(cast_bf16_f32, u16, f32, GRAIN, from_bfloat16(a))
 UNARY(cast_f32_bf16, f32, u16, GRAIN, to_bfloat16(a))
 

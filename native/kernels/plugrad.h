@@ -81,7 +81,7 @@ u32 thread_id(void);
 u32 thread_count(void);
 
 /* On native targets: returns scratch memory, aligned to cache lines, that belongs to this
-   thread until it ends. `which` selects one of three buffers, 0 to 2; every call for
+   thread until it ends. `which` selects one of four buffers, 0 to 3; every call for
    the same buffer must pass the same `bytes`. */
 void *thread_scratch(u32 which, size_t bytes);
 

@@ -67,15 +67,30 @@
 #if defined(__AVX512BW__)
 #include <cpuid.h>
 
+/* Returns a register of a leaf of cpuid, from eax = 0 to edx = 3, or 0 if there is none. */
+static inline uint32_t cpuid_register(uint32_t leaf, uint32_t subleaf, uint32_t index) {
+    uint32_t found[4];
+    if (!__get_cpuid_count(leaf, subleaf, found, found + 1, found + 2, found + 3)) return 0;
+    return found[index];
+}
+
+/* Caches whether a bit is set: cpuid costs 16 us in a virtual machine. */
+#define CACHED_BIT(word, bit)                                                          \
+    ({                                                                                 \
+        static _Atomic uint32_t known; /* 1: no, 2: yes */                             \
+        if (!known) known = ((word) >> (bit) & 1) + 1;                                 \
+        known == 2;                                                                    \
+    })
+
 #define WITH_DOT_I8 __attribute__((target("avx512vnni")))
 #define DOT_I8(s, a, b) _mm512_dpbusd_epi32((__m512i)(s), (__m512i)(a), (__m512i)(b))
+/* Returns whether the processor has VNNI. */
+static inline bool has_dot_i8(void) { return CACHED_BIT(cpuid_register(7, 0, 2), 11); }
 
-/* Returns whether the processor has VNNI, bit 11 of cpuid's ecx. The result is cached:
-   cpuid costs 16 us in a virtual machine. */
-static inline bool has_dot_i8(void) {
-    static _Atomic uint32_t known; /* 1: no, 2: yes */
-    uint32_t a, b, c, d;
-    if (!known) known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1) ? 2 : 1;
-    return known == 2;
-}
+/* Adds the products of pairs of bfloat16 numbers to float32 sums. Subnormal inputs and
+   sums count as zero. */
+#define WITH_DOT_BF16 __attribute__((target("avx512bf16")))
+#define DOT_BF16(s, a, b) _mm512_dpbf16_ps((__m512)(s), (__m512bh)(a), (__m512bh)(b))
+/* Returns whether the processor has AVX512-BF16. */
+static inline bool has_dot_bf16(void) { return CACHED_BIT(cpuid_register(7, 1, 0), 5); }
 #endif

@@ -113,6 +113,19 @@ def half_products(d):
     return pg.matmul(d.array(rows, inputs), w, transpose_b=turned)
 
 
+def half_matrix_products(d):
+    """Multiply matrices whose sums are exact, so the results have the same bits."""
+    rows, inputs, outputs = d.up_to(40), d.up_to(40), d.up_to(70)
+    batch = d.pick((), (2,), (3, 1))
+    turned = d.chance()
+    other = d.chance()
+    a = d.array(*batch, *((inputs, rows) if turned else (rows, inputs)))
+    b = d.array(*((outputs, inputs) if other else (inputs, outputs)))
+    whole = [pg.astype(pg.round(x * 4), pg.bfloat16) for x in (a, b)]
+    y = pg.matmul(*whole, transpose_a=turned, transpose_b=other)
+    return pg.astype(y, "float32")
+
+
 def choose(d):
     a, b = d.pair()
     return pg.where(d.array(*a, dtype="bool"), d.array(*b), d.array(*a))
@@ -132,6 +145,7 @@ ROWS |= {
     "bfloat16 product": Row(
         half_products, ("float32",), tol=PRODUCT_TOL, special=False
     ),
+    "bfloat16 matrices": Row(half_matrix_products, ("float32",), special=False),
     "where": Row(choose, ALL, ELEMENT_TOL),
     "isclose": Row(
         lambda d: pg.isclose(x := d.array(*d.shape()), d.like(x)), tol=ELEMENT_TOL

@@ -53,7 +53,7 @@ void poll_cancel(void) {}
 
 /* --- scratch memory of a thread -------------------------------------------------- */
 
-enum { SCRATCH_BLOCKS = 3 };
+enum { SCRATCH_BLOCKS = 4 };
 static pthread_key_t scratch_key;
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 

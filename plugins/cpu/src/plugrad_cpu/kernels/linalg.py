@@ -20,6 +20,9 @@ FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
 MATRICES: Any = getattr(in_c, "product", None)
 HALF_PRODUCT = native.kernels("product_bf16", {None: ""}).get(None)
+PAIRS_PRODUCT = native.strided("pairs_product_bf16")
+PAIRS_MAX_LENGTH = 1 << 14  # of the sums: bfloat16_product.c
+PAIRS_MAX_ROWS = 12  # of a panel that it packs
 FEW_ROWS = 4  # for more rows, a product in float32 is faster
 BYTE_PRODUCT = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
 # The minimum numbers of rows, columns and multiply-adds: below them, BLAS is faster and
@@ -35,7 +38,9 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
     """Multiply; transposes are views, and 16-bit numbers are computed in float32."""
     if a.dtype == native.BFLOAT16:
         y = mixed_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
-        return y if y is NotImplemented else native.to_bfloat16(y)
+        if y is not NotImplemented:
+            return native.to_bfloat16(y)
+        return pairs_product(a, b, transpose_a, transpose_b)
     if a.dtype == native.HALF:
         how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
         return native.in_float32(batch_matmul, a, b, **how)
@@ -69,6 +74,24 @@ def mixed_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
     return y
 
 
+def pairs_product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Any:
+    """Return the product of bfloat16 matrices, which is rounded once."""
+    a = a.swapaxes(-1, -2) if transpose_a else a
+    b = b.swapaxes(-1, -2) if transpose_b else b
+    length = a.shape[-1]
+    if PAIRS_PRODUCT is None or length > PAIRS_MAX_LENGTH:
+        return NotImplemented
+    found = plan(a.shape, a.strides, b.shape, b.strides, a.itemsize)
+    if found is None:
+        return NotImplemented
+    shape, how = found
+    rows, _, _, count = how[:4].tolist()
+    y = np.empty(shape, native.BFLOAT16)
+    memory = np.empty(count * (rows + PAIRS_MAX_ROWS) * -(-length // 2), np.uint32)
+    PAIRS_PRODUCT(how, a, b, y, memory)
+    return y
+
+
 def product(a: Array, b: Array, end: End) -> Array | None:
     """Return ``activation(a b + bias)`` for float32; None if NumPy must compute it."""
     found = plan(a.shape, a.strides, b.shape, b.strides) if PRODUCT else None
@@ -81,7 +104,9 @@ def product(a: Array, b: Array, end: End) -> Array | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
+def plan(
+    a: Shape, a_strides: Shape, b: Shape, b_strides: Shape, itemsize: int = 4
+) -> Any:
     """Return the shape of the product and the layout argument for C, or None.
 
     C reads a view without a copy if rows or columns of its matrices are contiguous.
@@ -94,11 +119,11 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
     if count * m * n >= native.MAX_ELEMENTS or count * a[-1] == 0:
         return None
     for shape, strides in ((a, a_strides), (b, b_strides)):
-        steps = [stride // 4 for stride in strides]
+        steps = [stride // itemsize for stride in strides]
         pairs = zip(shape, steps, strict=True)
         if sum((size - 1) * abs(step) for size, step in pairs) >= native.MAX_ELEMENTS:
             return None
-        if 1 not in steps[-2:] or any(stride % 4 for stride in strides):
+        if 1 not in steps[-2:] or any(stride % itemsize for stride in strides):
             return None
         begins = np.broadcast_to(_offsets(shape[:-2], steps), batch).ravel()
         numbers.append((steps[-2:], _constant_step(begins), begins.tolist()))
