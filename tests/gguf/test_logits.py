@@ -242,8 +242,11 @@ def test_packed_weights_equal_numpy(kind, backend, tmp_path):
     assert held.codes.size == held.scale.size * 32 * held.bits // 8
 
 
-def test_rounded_inputs_change_the_logits_a_little(backend, tmp_path):
-    made = tiny(tmp_path, kind=Kind.Q4_1)
+@pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.BF16], ids=lambda kind: kind.name)
+def test_rounded_inputs_change_the_logits_a_little(kind, backend, tmp_path):
+    if kind is Kind.BF16:
+        require_dtypes(backend, pg.bfloat16)
+    made = tiny(tmp_path, kind=kind)
     exact = load(made.path).logits(TOKENS).numpy()
     rounded = load(made.path, rounded=True)
     assert rounded.to("cpu").rounded

@@ -122,8 +122,9 @@ def half_matrix_products(d):
     a = d.array(*batch, *((inputs, rows) if turned else (rows, inputs)))
     b = d.array(*((outputs, inputs) if other else (inputs, outputs)))
     whole = [pg.astype(pg.round(x * 4), pg.bfloat16) for x in (a, b)]
-    y = pg.matmul(*whole, transpose_a=turned, transpose_b=other)
-    return pg.astype(y, "float32")
+    turns = {"transpose_a": turned, "transpose_b": other}
+    y = pg.astype(pg.matmul(*whole, **turns), "float32")
+    return y, pg.matmul(*whole, **turns, preferred_element_type="float32")
 
 
 def choose(d):

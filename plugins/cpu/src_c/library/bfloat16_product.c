@@ -1,4 +1,4 @@
-/* Products of bfloat16 matrices with sums in float32: y = a b.
+/* Products of bfloat16 matrices with sums in float32: y = a b, in float32 or rounded.
 
    Both matrices are packed in pairs along k: a word consists of two numbers. AVX512-BF16
    multiplies the pairs of two words, and adds both products to a float32 sum, in one
@@ -27,7 +27,8 @@ typedef struct {
     const i32 *how; /* as for product_f32, in elements of two bytes */
     const u16 *a, *b;
     u32 *packed; /* a: [batches][panels of ROWS rows][pairs][ROWS] */
-    u16 *y;
+    void *y;
+    bool rounds; /* y is bfloat16, or else float32 */
     u32 m, n, k, batches, pairs, panels;
     u32 height, width, down, across; /* panels of rows, and columns, of a task; tasks */
     Tile *tile;
@@ -130,10 +131,14 @@ static bool has_dot_bf16(void) { return false; }
 static void store_tile(const Product *s, u32 batch, u32 i, u32 j, u32 width, const f32 *tile) {
     u32 columns = MIN(COLUMNS, width);
     for (u32 r = 0; r < MIN(ROWS, s->m - i); r++, tile += COLUMNS) {
+        size_t at = ((size_t)batch * s->m + i + r) * s->n + j;
+        if (!s->rounds) {
+            memcpy((f32 *)s->y + at, tile, columns * sizeof(f32));
+            continue;
+        }
         u16 row[COLUMNS];
         BY_16 for (u32 t = 0; t < COLUMNS; t++) row[t] = to_bfloat16(tile[t]);
-        size_t at = ((size_t)batch * s->m + i + r) * s->n + j;
-        memcpy(s->y + at, row, columns * sizeof(u16));
+        memcpy((u16 *)s->y + at, row, columns * sizeof(u16));
     }
 }
 
@@ -177,14 +182,15 @@ static void partition(Product *s) {
    most MAX_PACKED_WORDS * 2 / COLUMNS. `memory` has batches * (m + ROWS) * CEIL_DIV(k, 2)
    words. */
 EXPORT("pairs_product_bf16")
-void pairs_product_bf16(const i32 *how, const u16 *a, const u16 *b, u16 *y, u32 *memory) {
-    Product s = {.how = how, .a = a, .b = b, .packed = memory, .y = y,
+void pairs_product_bf16(const i32 *how, const u16 *a, const u16 *b, void *y, u32 *memory,
+                        u32 rounds) {
+    Product s = {.how = how, .a = a, .b = b, .packed = memory, .y = y, .rounds = rounds,
                  .m = (u32)how[0], .n = (u32)how[1], .k = (u32)how[2],
                  .batches = (u32)how[3]};
     s.pairs = CEIL_DIV(s.k, 2), s.panels = CEIL_DIV(s.m, ROWS);
     s.tile = has_dot_bf16() ? dot_tile : multiply_tile;
     CHECK((u64)s.pairs * COLUMNS <= MAX_PACKED_WORDS, "the sums are too long");
-    INSIDE(y, (u64)s.batches * s.m * s.n * sizeof(u16));
+    INSIDE(y, (u64)s.batches * s.m * s.n * (rounds ? 2 : 4));
     INSIDE(memory, (u64)s.batches * s.panels * ROWS * s.pairs * sizeof(u32));
     partition(&s);
     parallel_for(pack_rows, &s, s.batches * s.panels, (1 << 15) / (ROWS * s.pairs) + 1);

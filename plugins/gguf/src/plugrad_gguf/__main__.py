@@ -42,7 +42,7 @@ def _make_parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--rounded",
             action="store_true",
-            help="round inputs to 8 bits, as llama.cpp does: faster, less exact",
+            help="round inputs of products: faster, less exact",
         )
         command.add_argument("--max-tokens", type=int, default=256)
         command.add_argument("--temperature", type=float, default=0.0)

@@ -44,8 +44,9 @@ def load(
     Args:
         path: The file.
         backend: The backend to run on; None: the backend that is active in each call.
-        rounded: Whether to round the inputs of products with packed weights to 8 bits,
-            as llama.cpp does: this is faster, and changes the text.
+        rounded: Whether to round the inputs of products: with packed weights to 8 bits,
+            as llama.cpp does, and with bfloat16 weights to bfloat16, as PyTorch does.
+            This is faster, and changes the text.
         budget: Limits on the memory and time of loading, including the weights. By
             default, the weights may use as much memory as their types imply.
 
@@ -81,7 +82,8 @@ class Model:
         metadata: The metadata of the file, by name.
         backend: The backend that the model runs on; None: the one that is active in
             each call.
-        rounded: Whether inputs of products with packed weights are rounded to 8 bits.
+        rounded: Whether inputs of products with packed weights are rounded to 8 bits,
+            and those with bfloat16 weights to bfloat16.
 
     """
 

@@ -32,22 +32,30 @@ class Weight:
 
     Attributes:
         values: The elements: float32 or bfloat16.
+        rounded: Whether inputs of products are rounded to the dtype of the elements.
 
     """
 
     values: pg.Tensor
+    rounded: bool = False
 
     @classmethod
-    def from_file(cls, info: TensorInfo) -> Weight:
+    def from_file(cls, info: TensorInfo, *, rounded: bool = False) -> Weight:
         """Return a matrix of a file on the active backend."""
         if not _is_read_in_bfloat16(info):
             return cls(pg.asarray(convert(info)))
         bits = info.data.view("<u2").astype(np.uint16)
-        return cls(pg.asarray(bits.view(pg.bfloat16).reshape(info.shape)))
+        values = pg.asarray(bits.view(pg.bfloat16).reshape(info.shape))
+        return cls(values, rounded)
 
     def product(self, x: pg.Tensor) -> pg.Tensor:
         """Return ``x @ w.T``, ``[..., outputs]``, for ``x`` of ``[..., inputs]``."""
-        return pg.matmul(x, self.values, transpose_b=True)
+        if not self.rounded:
+            return pg.matmul(x, self.values, transpose_b=True)
+        inputs = pg.astype(x, self.values.dtype)
+        return pg.matmul(
+            inputs, self.values, transpose_b=True, preferred_element_type=x.dtype
+        )
 
     def rows(self, codes: pg.Tensor) -> pg.Tensor:
         """Return the rows with the given indices, ``[*codes.shape, inputs]``."""
@@ -84,7 +92,7 @@ class Params:
 
         Args:
             file: The file; its memory is released after each tensor.
-            rounded: Whether inputs of products with packed weights are rounded.
+            rounded: Whether inputs of products are rounded, to 8 bits or to bfloat16.
 
         """
         matrices: dict[str, Weight | PackedWeight] = {}
@@ -93,7 +101,7 @@ class Params:
             if can_pack(info):
                 matrices[name] = PackedWeight.from_file(info, rounded=rounded)
             elif len(info.shape) == 2:
-                matrices[name] = Weight.from_file(info)
+                matrices[name] = Weight.from_file(info, rounded=rounded)
             else:
                 vectors[name] = pg.asarray(convert(info))
             file.release()

@@ -37,10 +37,9 @@ Shape = tuple[int, ...]
 def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
     """Multiply; transposes are views, and 16-bit numbers are computed in float32."""
     if a.dtype == native.BFLOAT16:
-        y = mixed_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
-        if y is not NotImplemented:
+        if (y := few_rows(a, b, transpose_a, transpose_b)) is not None:
             return native.to_bfloat16(y)
-        return pairs_product(a, b, transpose_a, transpose_b)
+        return pairs_product(a, b, transpose_a, transpose_b, native.BFLOAT16)
     if a.dtype == native.HALF:
         how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
         return native.in_float32(batch_matmul, a, b, **how)
@@ -60,12 +59,21 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
 @kernels("MixedMatMul")
 @takes_bfloat16
 def mixed_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
+    """Multiply by a bfloat16 matrix; float32 rows must be few."""
+    if (y := few_rows(a, b, transpose_a, transpose_b)) is not None:
+        return y
+    if a.dtype == FLOAT32:
+        return NotImplemented
+    return pairs_product(a, b, transpose_a, transpose_b, FLOAT32)
+
+
+def few_rows(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array | None:
     """Multiply a few rows by a bfloat16 matrix, which is read once, as it is."""
     inputs, outputs = b.shape[-2:][:: -1 if transpose_b else 1]
     rows = a.size // max(inputs, 1)
     fits = 0 < rows <= FEW_ROWS and b.ndim == 2 and b.flags.c_contiguous
     if not HALF_PRODUCT or not fits or transpose_a or b.size >= native.MAX_ELEMENTS:
-        return NotImplemented
+        return None
     is_half = a.dtype == native.BFLOAT16
     x = native.from_bfloat16(a) if is_half else native.as_contiguous(a)
     y = np.empty((*a.shape[:-1], outputs), FLOAT32)
@@ -74,8 +82,10 @@ def mixed_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
     return y
 
 
-def pairs_product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Any:
-    """Return the product of bfloat16 matrices, which is rounded once."""
+def pairs_product(
+    a: Array, b: Array, transpose_a: bool, transpose_b: bool, dtype: np.dtype[Any]
+) -> Any:
+    """Return the product of bfloat16 matrices in float32, or rounded to bfloat16."""
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b
     length = a.shape[-1]
@@ -86,9 +96,9 @@ def pairs_product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> A
         return NotImplemented
     shape, how = found
     rows, _, _, count = how[:4].tolist()
-    y = np.empty(shape, native.BFLOAT16)
+    y = np.empty(shape, dtype)
     memory = np.empty(count * (rows + PAIRS_MAX_ROWS) * -(-length // 2), np.uint32)
-    PAIRS_PRODUCT(how, a, b, y, memory)
+    PAIRS_PRODUCT(how, a, b, y, memory, dtype == native.BFLOAT16)
     return y
 
 

@@ -33,9 +33,7 @@ def batch_matmul(
 ) -> Any:
     """Multiply; transposes are strides, and irregular batches are copied."""
     if a.dtype == BFLOAT16:
-        wide = cast(a, dtype=FLOAT32)
-        flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-        y = mixed_matmul(wide, b, **flags)
+        y = mixed_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
         return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
     batch = broadcast("matmul", a.shape[:-2], b.shape[:-2])
     m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
@@ -73,7 +71,8 @@ def mixed_matmul(
     most = tiles.THIN_MAX_ROWS if a.device.style == "gpu" else rows
     if transpose_a or outputs == 1 or len(b.shape) > 2 or rows > most:
         return NotImplemented
-    return batch_matmul(a, b, transpose_a=False, transpose_b=transpose_b)
+    wide = cast(a, dtype=FLOAT32)
+    return batch_matmul(wide, b, transpose_a=False, transpose_b=transpose_b)
 
 
 def _on_gpu(

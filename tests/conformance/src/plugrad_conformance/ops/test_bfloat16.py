@@ -277,6 +277,33 @@ def test_gradients_are_close_to_those_of_float32(backend: str) -> None:
         assert error < 2**-6 * largest
 
 
+@pytest.mark.parametrize("rows", [2, 7])
+@pytest.mark.parametrize("turned", [False, True])
+def test_sums_of_products_are_float32_on_request(
+    rows: int, turned: bool, backend: str
+) -> None:
+    """All numbers are whole, so that the sums do not depend on the order."""
+    rng = np.random.default_rng(rows)
+    shapes = (rows, 33), ((20, 33) if turned else (33, 20))
+    a, b = [rng.integers(-99, 100, shape).astype(FLOAT32) for shape in shapes]
+    halves = [pg.asarray(x.astype(BFLOAT16)) for x in (a, b)]
+
+    def product(a: pg.Tensor, b: pg.Tensor) -> pg.Tensor:
+        how = {"transpose_b": turned, "preferred_element_type": "float32"}
+        return pg.matmul(a, b, **how)
+
+    y, pull = pg.vjp(product, *halves)
+    assert y.dtype == FLOAT32
+    np.testing.assert_array_equal(y.numpy(), a @ (b.T if turned else b))
+    da, db = pull(pg.ones_like(y))
+    wide = b.T if turned else b
+    expected = np.ones(y.shape, FLOAT32) @ wide.T
+    np.testing.assert_array_equal(bits(da), bits(expected.astype(BFLOAT16)))
+    expected = a.T @ np.ones(y.shape, FLOAT32)
+    expected = expected.T if turned else expected
+    np.testing.assert_array_equal(bits(db), bits(expected.astype(BFLOAT16)))
+
+
 def test_jit_gives_the_same_bits(backend: str) -> None:
     step = pg.value_and_grad(model)
     expected = step(*arguments())

@@ -95,11 +95,17 @@ def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
     return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
+def _mixed_spec(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+    found = _matmul_spec(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    return Spec(found.shape, FLOAT32)
+
+
 MIXED_MATMUL = Kernel(
-    "MixedMatMul(a: float32, b: bfloat16; transpose_a: bool, transpose_b: bool)",
-    out=_matmul_spec,
+    "MixedMatMul(a: float32 | bfloat16, b: bfloat16;"
+    " transpose_a: bool, transpose_b: bool)",
+    out=_mixed_spec,
     op="matmul",
-    doc="""``BatchMatMul`` of ``a`` and of ``b`` as float32.
+    doc="""``BatchMatMul`` of ``a`` and ``b`` as float32.
 
     A backend can read ``b``, such as weights that are stored in 16 bits, without a copy
     in float32.""",
@@ -108,7 +114,8 @@ MIXED_MATMUL = Kernel(
 
 @decomposition(MIXED_MATMUL)
 def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
-    b = creation.cast(b, a.dtype)
+    a = creation.cast(a, FLOAT32)
+    b = creation.cast(b, FLOAT32)
     return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
@@ -140,6 +147,8 @@ def _convert_to_preferred(
     names = a.dtype.name, b.dtype.name
     if dtype is INT32 and names in (("int8", "int8"), ("uint8", "int8")):
         return a, b, MAT_MUL_INTEGER
+    if dtype is FLOAT32 and names == ("bfloat16", "bfloat16") and len(b.shape) == 2:
+        return a, b, MIXED_MATMUL
     return creation.cast(a, dtype), creation.cast(b, dtype), BATCH_MATMUL
 
 
@@ -166,7 +175,8 @@ def matmul(
         transpose_b: Whether ``b`` is ``[..., j, k]``.
         preferred_element_type: The dtype of the result, in which products are computed
             and summed. If it is int32, the product of int8 or uint8 with int8 uses the
-            processor's int8 instructions.
+            processor's int8 instructions; if it is float32, the product of bfloat16
+            with a bfloat16 matrix uses its bfloat16 instructions.
 
     Returns:
         ``[..., i, j]``, of the promoted dtype; int32 for bool.
@@ -249,16 +259,21 @@ gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
 
 
 def _mixed_gradient_a(
-    dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
+    dy: Tensor, a_spec: Spec, b: Tensor, transpose_a: bool, transpose_b: bool
 ) -> Tensor:
     if transpose_a:
-        return _gradient_a(dy, creation.cast(b, dy.dtype), transpose_a, transpose_b)
-    return run(MIXED_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
+        b = creation.cast(b, FLOAT32)
+        found = _gradient_a(dy, b, transpose_a, transpose_b)
+    else:
+        turned = not transpose_b
+        found = run(MIXED_MATMUL, dy, b, transpose_a=False, transpose_b=turned)
+    return creation.cast(found, a_spec.dtype)
 
 
 def _mixed_gradient_b(
     dy: Tensor, a: Tensor, b_spec: Spec, transpose_a: bool, transpose_b: bool
 ) -> Tensor:
+    a = creation.cast(a, FLOAT32)
     return creation.cast(_gradient_b(dy, a, transpose_a, transpose_b), b_spec.dtype)
 
 
