@@ -92,7 +92,8 @@ __kernel GROUPED void multiply(__global const float *restrict x,
       float16 a[M];
       for (int m = 0; m < M; m++) a[m] = 0;
       for (int i = 0; i < CHUNK; i += 16) {
-        const C16 v = vload16(0, codes + (n * blocks + b) * CHUNK + i);
+        // aligned, because CHUNK is a multiple of 16; PoCL's vload16 reads two bytes at once
+        const C16 v = *(__global const C16 *)(codes + (n * blocks + b) * CHUNK + i);
         for (int m = 0; m < M; m++) {
           __global const float *from = x + m * inputs + b * CODES + i;
 #if BITS == 4

@@ -92,7 +92,8 @@ def block_matmul(
     if device.style == "cpu":
         items = OUTPUTS_OF_AN_ITEM
         launch = _program(device, "multiply", 0, items, **how)
-        _launch(launch, device, outputs, items, *buffers, outputs, inputs)
+        work = rows * outputs * inputs
+        launch(work, -(-outputs // items), *buffers, outputs, inputs)
     else:
         launch = _program(device, "multiply", GROUP_ITEMS, 1, **how)
         size = outputs * GROUP_ITEMS
