@@ -91,3 +91,22 @@ def test_the_processor_of_pocl(plain, tmp_path):
     (found,) = run(textwrap.dedent(code) + WORK + shows, **variables)
     # "asked": other versions of PoCL ask LLVM even with the trick.
     assert found in (["asked"] if plain == "1" else ["named", "asked"])
+
+
+@needs("pyopencl")
+def test_packed_weights_on_a_processor_that_pocl_does_not_know(tmp_path):
+    """Vectors of 16 elements gave wrong numbers there."""
+    code = """
+    import numpy as np
+    import plugrad as pg
+
+    codes = np.arange(-96, 96, dtype=np.int8).reshape(3, 64)
+    scale = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+    x = np.ones((2, 64), np.float32)
+    with pg.use_backend("opencl"):
+        y = pg.quantized.block_matmul(*map(pg.asarray, (x, codes, scale)), bits=8)
+    weights = codes * np.repeat(scale, 32, axis=1)
+    print(np.array_equal(y.numpy(), x @ weights.T))
+    """
+    variables = {"XDG_CACHE_HOME": str(tmp_path), "PLUGRAD_OPENCL_PLAIN": "1"}
+    assert run(textwrap.dedent(code), **variables) == ["True"]

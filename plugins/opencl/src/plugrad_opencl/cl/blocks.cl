@@ -5,10 +5,38 @@
 #define CHUNK (CODES / 2)
 typedef uchar C;
 typedef uchar16 C16;
+#define FOUR_CODES as_uchar4
 #else
 #define CHUNK CODES
 typedef $code C;
 typedef ${code}16 C16;
+#define FOUR_CODES as_${code}4
+#endif
+
+// An item reads 16 bytes of codes at once. On a GPU, it multiplies four at a time: PoCL may
+// compile kernels for GPUs for a processor on which wider vectors give wrong numbers.
+#if CPU
+typedef float16 Sums;
+#define CONVERT convert_float16
+#define NUMBERS(p) vload16(0, p)
+#else
+typedef float4 Sums;
+#define CONVERT convert_float4
+#define NUMBERS(p) vload4(0, p)
+#endif
+
+// Add the products of a vector v of codes, from byte i of a block on.
+#if BITS == 4
+#define MULTIPLY(v, i)                                         \
+  for (int m = 0; m < M; m++) {                                \
+    __global const float *from = x + m * inputs + b * CODES + (i); \
+    a[m] += CONVERT((v) & (C)15) * NUMBERS(from);              \
+    a[m] += CONVERT((v) >> (C)4) * NUMBERS(from + CHUNK);      \
+  }
+#else
+#define MULTIPLY(v, i)                                         \
+  for (int m = 0; m < M; m++)                                  \
+    a[m] += CONVERT(v) * NUMBERS(x + m * inputs + b * CODES + (i));
 #endif
 
 // Convert the weights to float. An item unpacks one byte; on a CPU, a block of bytes.
@@ -85,24 +113,25 @@ __kernel GROUPED void multiply(__global const float *restrict x,
   const long n = get_group_id(0), me = get_local_id(0), step = GROUP;
   {
 #endif
-    float16 total[M];
+    Sums total[M];
     float rest[M];
     for (int m = 0; m < M; m++) total[m] = 0, rest[m] = 0;
     for (long b = me; b < blocks; b += step) {
-      float16 a[M];
+      Sums a[M];
       for (int m = 0; m < M; m++) a[m] = 0;
       for (int i = 0; i < CHUNK; i += 16) {
         // aligned, because CHUNK is a multiple of 16; PoCL's vload16 reads two bytes at once
-        const C16 v = *(__global const C16 *)(codes + (n * blocks + b) * CHUNK + i);
-        for (int m = 0; m < M; m++) {
-          __global const float *from = x + m * inputs + b * CODES + i;
-#if BITS == 4
-          a[m] += convert_float16(v & (C)15) * vload16(0, from);
-          a[m] += convert_float16(v >> (C)4) * vload16(0, from + CHUNK);
+        __global const C *from = codes + (n * blocks + b) * CHUNK + i;
+#if CPU
+        const C16 v = *(__global const C16 *)from;
+        MULTIPLY(v, i)
 #else
-          a[m] += convert_float16(v) * vload16(0, from);
+        const uint4 v = *(__global const uint4 *)from;
+        MULTIPLY(FOUR_CODES(v.s0), i)
+        MULTIPLY(FOUR_CODES(v.s1), i + 4)
+        MULTIPLY(FOUR_CODES(v.s2), i + 8)
+        MULTIPLY(FOUR_CODES(v.s3), i + 12)
 #endif
-        }
       }
       const float by = scale[n * blocks + b];
       for (int m = 0; m < M; m++) {
@@ -111,8 +140,12 @@ __kernel GROUPED void multiply(__global const float *restrict x,
       }
     }
     for (int m = 0; m < M; m++) {
-      const float8 a = total[m].lo + total[m].hi;
-      const float4 c = a.lo + a.hi;
+#if CPU
+      const float8 half_sums = total[m].lo + total[m].hi;
+      const float4 c = half_sums.lo + half_sums.hi;
+#else
+      const float4 c = total[m];
+#endif
       const float sum = (c.s0 + c.s2) + (c.s1 + c.s3) + rest[m];
 #if CPU
       y[m * outputs + n] = sum;
