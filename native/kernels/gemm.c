@@ -354,6 +354,8 @@ enum { GEMV_MAX_ROWS = 4 };
 /* The numbers of rows and columns of b that are read together, so that the sums are
    rarely loaded and stored. */
 enum { ROWS_AT_ONCE = 8, COLUMNS_AT_ONCE = 8 };
+/* The number of rows of a for which a row of b is read once: with 32 registers, two. */
+enum { ROWS_OF_A = LANES == 16 ? 2 : 1 };
 
 #if READS_IN_PLACE
 typedef Vector Part;
@@ -387,22 +389,28 @@ typedef struct {
     u32 rows, columns, k;
 } Thin;
 
-/* Adds a b to c for `count` rows of b (at most ROWS_AT_ONCE). The elements of each row
-   are contiguous. */
-INLINE void add_rows(const Thin *s, u32 count, const f32 *a, const f32 *b,
+/* Adds a b to `high` rows of c for `count` rows of b (at most ROWS_AT_ONCE). The elements
+   of each row are contiguous. */
+INLINE void add_rows(const Thin *s, u32 high, u32 count, const f32 *a, const f32 *b,
                      f32 *restrict c) {
-    Part factors[ROWS_AT_ONCE];
-    for (u32 r = 0; r < count; r++) factors[r] = repeated(a[(i32)r * s->a_column]);
+    Part factors[ROWS_OF_A][ROWS_AT_ONCE], sums[ROWS_OF_A];
+    for (u32 i = 0; i < high; i++)
+        for (u32 r = 0; r < count; r++)
+            factors[i][r] = repeated(a[(i32)i * s->a_row + (i32)r * s->a_column]);
     u32 j = 0;
     for (; j + WIDTH <= s->columns; j += WIDTH) {
-        Part sum = part_at(c + j);
-        for (u32 r = 0; r < count; r++)
-            sum = multiply_add(factors[r], part_at(b + (i64)r * s->b_row + j), sum);
-        set_part(c + j, sum);
+        for (u32 i = 0; i < high; i++) sums[i] = part_at(c + (i32)i * s->c_row + j);
+        for (u32 r = 0; r < count; r++) {
+            Part y = part_at(b + (i64)r * s->b_row + j);
+            for (u32 i = 0; i < high; i++) sums[i] = multiply_add(factors[i][r], y, sums[i]);
+        }
+        for (u32 i = 0; i < high; i++) set_part(c + (i32)i * s->c_row + j, sums[i]);
     }
     for (; j < s->columns; j++)
-        for (u32 r = 0; r < count; r++)
-            c[j] += a[(i32)r * s->a_column] * b[(i64)r * s->b_row + j];
+        for (u32 i = 0; i < high; i++)
+            for (u32 r = 0; r < count; r++)
+                c[(i32)i * s->c_row + (i32)j] +=
+                    a[(i32)i * s->a_row + (i32)r * s->a_column] * b[(i64)r * s->b_row + j];
 }
 
 /* Computes c = a b, where the elements of a row of b are contiguous. Reads several rows
@@ -413,13 +421,17 @@ static void multiply_rows(const Thin *s) {
         memset(s->c + (i32)i * s->c_row, 0, s->columns * sizeof(f32));
     for (u32 q = 0; q < s->k;) {
         u32 count = q + ROWS_AT_ONCE <= s->k ? ROWS_AT_ONCE : 1;
-        for (u32 i = 0; i < s->rows; i++) {
+        for (u32 i = 0, high; i < s->rows; i += high) {
+            high = i + ROWS_OF_A <= s->rows ? ROWS_OF_A : 1;
             const f32 *row = a + (i32)i * s->a_row;
             f32 *c = s->c + (i32)i * s->c_row;
             if (count == 1)
-                add_rows(s, 1, row, b, c);
+                for (u32 t = 0; t < high; t++)
+                    add_rows(s, 1, 1, row + (i32)t * s->a_row, b, c + (i32)t * s->c_row);
+            else if (high == 1)
+                add_rows(s, 1, ROWS_AT_ONCE, row, b, c);
             else
-                add_rows(s, ROWS_AT_ONCE, row, b, c);
+                add_rows(s, ROWS_OF_A, ROWS_AT_ONCE, row, b, c);
         }
         q += count, a += (i32)count * s->a_column, b += (i64)count * s->b_row;
     }
@@ -458,9 +470,15 @@ INLINE void multiply_tile(const Thin *s, u32 j, u32 rows, u32 columns) {
         for (; j < s->columns; j++) multiply_tile(s, j, ROWS, 1);                      \
     }
 MULTIPLY_COLUMNS(1, COLUMNS_AT_ONCE)
+#if LANES == 16 /* 32 registers */
+MULTIPLY_COLUMNS(2, 8)
+MULTIPLY_COLUMNS(3, 6)
+MULTIPLY_COLUMNS(4, 6)
+#else
 MULTIPLY_COLUMNS(2, 4)
 MULTIPLY_COLUMNS(3, 2)
 MULTIPLY_COLUMNS(4, 2)
+#endif
 #undef MULTIPLY_COLUMNS
 
 static void multiply_thin(const Thin *s) {
