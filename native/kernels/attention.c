@@ -199,6 +199,14 @@ static void attend_blocks(u32 begin, u32 end, void *ctx) {
     }
 }
 
+/* Returns the largest number of filled keys. */
+static u32 longest(const Attention *s) {
+    i64 found = 0;
+    if (!s->length_count) return s->keys;
+    for (u32 i = 0; i < s->length_count; i++) found = MAX(found, s->lengths[i]);
+    return (u32)MIN(found, (i64)s->keys);
+}
+
 /* Writes [batch, heads, queries, width]; see the kernel Attention. `numbers` contains
    the fields of the struct Attention from `batch` to `mask_query`. `size` and `width`
    are at most MAX_SIZE. The mask has stride 1 along its key axis. */
@@ -214,7 +222,7 @@ void attention_f32(const f32 *q, const f32 *k, const f32 *v, const void *mask,
     INSIDE(v, (u64)s.batch * s.groups * s.keys * s.width * sizeof(f32));
     INSIDE(y, (u64)s.batch * s.heads * s.queries * s.width * sizeof(f32));
     u32 blocks = CEIL_DIV(s.heads / s.groups * s.queries, (u32)ROWS);
-    u64 work = (u64)ROWS * s.keys * (s.size + s.width) + 1;
+    u64 work = (u64)ROWS * longest(&s) * (s.size + s.width) + 1;
     parallel_for(attend_blocks, &s, s.batch * s.groups * blocks, MAX(1, (1 << 19) / work));
 }
 
