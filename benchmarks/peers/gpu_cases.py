@@ -69,6 +69,9 @@ PRODUCTS: list[tuple[int, int, int, int, str, str]] = [
     (64, 512, 64, 512, "b", "float32"),
     (1, 1024, 1024, 1024, "", "float16"),
     (1, 4096, 4096, 4096, "", "float16"),
+    (1, 1024, 1024, 1024, "", "bfloat16"),
+    (1, 4096, 4096, 4096, "", "bfloat16"),
+    (1, 4096, 4096, 4096, "b", "bfloat16"),
 ]
 # Number of images, side, input channels, output channels, side of the window.
 CONVOLUTIONS = [
@@ -93,7 +96,7 @@ def product_cases(quick: bool) -> dict[str, GpuCase]:
         name = f"{m} x {k} x {n}"
         name = name if batch == 1 else f"{batch} of {name}"
         name += f", {' and '.join(transposed)} transposed" if transposed else ""
-        name += ", float16" if dtype == "float16" else ""
+        name += "" if dtype == "float32" else f", {dtype}"
         m, k, n = (max(size // divisor, 1) for size in (m, k, n))
         lead = () if batch == 1 else (batch,)
         a = (k, m) if "a" in transposed else (m, k)

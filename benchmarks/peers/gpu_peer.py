@@ -29,6 +29,7 @@ from typing import Any
 
 import definitions
 import gpu_cases
+import ml_dtypes
 import numpy as np
 
 Answer = dict[str, Any]
@@ -75,7 +76,8 @@ def draw(case: gpu_cases.GpuCase) -> list[np.ndarray[Any, Any]]:
             values = rng.permutation(case.arrays[0][0][0])
         else:
             values = rng.standard_normal(min(int(np.prod(shape)), MAX_DRAWN))
-        found.append(np.resize(values.astype(dtype), shape))
+        kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+        found.append(np.resize(values.astype(kind), shape))
     return found
 
 
@@ -118,9 +120,16 @@ class Torch(Library):
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         torch.set_grad_enabled(False)
-        self.convert = lambda x: torch.from_numpy(x).cuda()
+        self._torch = torch
+        self.convert = self._converted
         self.wait = torch.cuda.synchronize
         self.calls = gpu_cases.torch_calls(self.wait)
+
+    def _converted(self, x: np.ndarray[Any, Any]) -> Any:
+        """Return an array on the GPU; PyTorch does not know NumPy's bfloat16."""
+        if x.dtype == ml_dtypes.bfloat16:
+            return self._torch.from_numpy(x.astype(np.float32)).cuda().bfloat16()
+        return self._torch.from_numpy(x).cuda()
 
 
 # --- plugrad ---------------------------------------------------------------------

@@ -276,6 +276,42 @@ def test_each_precision_has_its_own_records():
     in_gpu_style("check_records_of_each_precision()")
 
 
+def check_halves() -> None:
+    """Check which precision products of bfloat16 ask for, and what they give.
+
+    The units do not exist here: a tile without them computes the same numbers.
+    """
+    found = []
+
+    def choose(device, dtype, precision, *sizes):
+        found.append(precision)
+        return TILES[0][-1]
+
+    tiles.chosen = choose
+    a, b = numbers(20, 40), numbers(40, 24)
+    halves = [pg.asarray(x, dtype="bfloat16") for x in (a, b)]
+    rounded = (a @ b).astype(pg.bfloat16)
+    for has_units in (False, True):
+        tiles.has_matrix_units = lambda device, units, found=has_units: found
+        found.clear()
+        y = pg.matmul(*halves, preferred_element_type="float32")
+        np.testing.assert_array_equal(y.numpy(), a @ b)
+        turned = pg.matmul(halves[1], halves[0], transpose_a=True, transpose_b=True)
+        np.testing.assert_array_equal(turned.numpy(), rounded.T)
+        batch = pg.matmul(pg.stack(halves[:1] * 2), pg.stack(halves[1:] * 2))
+        np.testing.assert_array_equal(batch.numpy()[1], rounded)
+        assert found == ["tf32" if has_units else "float32"] * 3
+        KERNELS["BatchMatMul"].known.clear()
+        KERNELS["MixedMatMul"].known.clear()
+        wide = pg.matmul(a, b)
+        np.testing.assert_array_equal(wide.numpy(), a @ b)
+        assert found[-1] == "float32"
+
+
+def test_bfloat16_uses_matrix_units():
+    in_gpu_style("check_halves()")
+
+
 def test_float64_has_tiles_that_fit():
     found = tiles.chosen.__wrapped__(
         device(), np.dtype(np.float64), "tf32", 1, 4096, 4096, 4096

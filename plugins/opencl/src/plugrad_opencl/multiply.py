@@ -16,6 +16,7 @@ def product(
     y_batch: int = 0,
     y_row: int = 0,
     finish: Finish | None = None,
+    halves: bool = False,
 ) -> ClArray:
     """Return ``[z, m, k] @ [z, k, n]``; no size is 0.
 
@@ -27,6 +28,8 @@ def product(
         y_batch: The stride of matrices in the result; contiguous by default.
         y_row: The stride of rows in the result; contiguous by default.
         finish: The epilogue.
+        halves: Whether all elements have at most 11 significant bits, and the range of
+            float32: then NVIDIA's matrix units multiply them without rounding.
 
     """
     if a.x.device.style == "cpu":
@@ -35,5 +38,13 @@ def product(
         )
     z = sizes[0]
     return tiles.product(
-        shape, sizes, a, b, inner=z, y_batch=(y_batch, 0), y_row=y_row, finish=finish
+        shape,
+        sizes,
+        a,
+        b,
+        inner=z,
+        y_batch=(y_batch, 0),
+        y_row=y_row,
+        finish=finish,
+        precision="tf32" if halves else "",
     )

@@ -4,7 +4,7 @@ A work group computes a tile of the result. ``TILES`` lists the available sizes,
 ``chosen`` returns the largest one that keeps the device busy.
 
 NVIDIA's matrix units multiply numbers with 11 significant bits (TF32). They are used
-only on request:
+for bfloat16, whose numbers have 8 bits, and for float32 only on request:
 
 - Under ``plugrad.precision("tf32")``, and with ``PLUGRAD_OPENCL_TF32=1``, the inputs of
   float32 products are rounded to such numbers.
@@ -134,6 +134,7 @@ def product(
     y_batch: tuple[int, int] = (0, 0),
     y_row: int = 0,
     finish: Finish | None = None,
+    precision: str = "",
 ) -> ClArray:
     """Return ``[z, m, k] @ [z, k, n]``; no size is 0.
 
@@ -148,9 +149,10 @@ def product(
             default.
         y_row: The stride of rows in the result; contiguous by default.
         finish: The epilogue.
+        precision: The precision of float32 products, if it is not the one in force.
 
     """
-    tile = chosen(a.x.device, a.x.dtype, get_precision(), *sizes)
+    tile = chosen(a.x.device, a.x.dtype, precision or get_precision(), *sizes)
     _, m, n, _ = sizes
     y_inner, y_outer = y_batch if any(y_batch) else (m * n, inner * m * n)
     steps = (y_outer, y_inner, y_row or n)
@@ -388,6 +390,14 @@ def requested() -> int:
     if setting not in map(str, TILES):
         raise ValueError(f"{TF32}={setting}: give 1 or 3, or unset it for float32")
     return int(setting)
+
+
+def multiplies_halves(device: Device) -> bool:
+    """Return whether matrix units multiply float32 numbers that come from bfloat16.
+
+    The units read 11 significant bits, so that nothing is rounded.
+    """
+    return device.style == "gpu" and has_matrix_units(device, 1)
 
 
 @functools.cache

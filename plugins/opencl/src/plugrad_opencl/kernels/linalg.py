@@ -30,8 +30,12 @@ def batch_matmul(
     transpose_a: bool,
     transpose_b: bool,
     finish: Finish | None = None,
+    halves: bool = False,
 ) -> Any:
-    """Multiply; transposes are strides, and irregular batches are copied."""
+    """Multiply; transposes are strides, and irregular batches are copied.
+
+    ``halves`` says that the float32 numbers are those of bfloat16.
+    """
     if a.dtype == BFLOAT16:
         y = mixed_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
         return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
@@ -54,7 +58,7 @@ def batch_matmul(
     right = Matrix(b, *((1, k) if transpose_b else (n, 1)), b_batch)
     sizes = (z, m, n, k)
     if a.device.style == "gpu":
-        return _on_gpu(shape, sizes, left, right, finish)
+        return _on_gpu(shape, sizes, left, right, finish, halves)
     if finish is None and (n == 1 or m <= MEMORY_BOUND_ROWS):
         return _thin(shape, sizes, left, right)
     return product(shape, sizes, left, right, finish=finish)
@@ -70,7 +74,15 @@ def mixed_matmul(
     rows = math.prod(a.shape) // max(a.shape[-1], 1)
     most = tiles.THIN_MAX_ROWS if a.device.style == "gpu" else rows
     if transpose_a or outputs == 1 or len(b.shape) > 2 or rows > most:
-        return NotImplemented
+        if a.dtype == FLOAT32 or not tiles.multiplies_halves(a.device):
+            return NotImplemented
+        return batch_matmul(
+            cast(a, dtype=FLOAT32),
+            cast(b, dtype=FLOAT32),
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+            halves=True,
+        )
     wide = cast(a, dtype=FLOAT32)
     return batch_matmul(wide, b, transpose_a=False, transpose_b=transpose_b)
 
@@ -81,13 +93,15 @@ def _on_gpu(
     a: Matrix,
     b: Matrix,
     finish: Finish | None,
+    halves: bool,
 ) -> ClArray:
     z, m, n, k = sizes
     if n == 1 < m and finish is None:  # the transpose has one row, and the same memory
-        return _on_gpu(shape, (z, n, m, k), _transposed(b), _transposed(a), None)
+        flipped = _transposed(b), _transposed(a)
+        return _on_gpu(shape, (z, n, m, k), *flipped, None, halves)
     if tiles.suits_thin(sizes, b):
         return tiles.thin(shape, sizes, a, b, finish)
-    return product(shape, sizes, a, b, finish=finish)
+    return product(shape, sizes, a, b, finish=finish, halves=halves)
 
 
 def _thin(
