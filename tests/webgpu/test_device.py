@@ -50,6 +50,18 @@ def test_an_upload_does_not_overtake_recorded_kernels():
     assert [s.numpy()[0] for s in sums] == [i + 1 for i in range(100)]
 
 
+def test_few_pipelines_are_kept(device, monkeypatch):
+    from plugrad_webgpu import launching
+
+    monkeypatch.setattr(launching, "MAX_CACHED_PIPELINES", 2)
+    x = pg.asarray(np.linspace(-1, 1, 12, dtype="f4"))
+    for op in (pg.sinh, pg.cosh, pg.expm1, pg.log1p, pg.sinh):
+        found = op(x * 0.5).numpy()
+        expected = getattr(np, op.__name__)(x.numpy() * np.float32(0.5))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert len(device.launches._pipelines) <= 2
+
+
 def test_memory_returns_to_the_pool(device):
     pg.exp(pg.asarray(np.ones(1000, "f4"))).numpy()
     gc.collect()

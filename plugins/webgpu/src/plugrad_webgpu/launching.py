@@ -11,6 +11,7 @@ import wgpu
 from .memory import Lease
 
 MAX_CACHED_BINDINGS = 16384
+MAX_CACHED_PIPELINES = 2048
 MAX_CACHED_UNIFORMS = 8192
 
 Groups = tuple[int, int, int]
@@ -69,6 +70,8 @@ class Launches:
     def _pipeline(self, source: str, writes: tuple[bool, ...]) -> tuple[Any, Any]:
         found = self._pipelines.get(source)
         if found is None:
+            if len(self._pipelines) >= MAX_CACHED_PIPELINES:
+                self._pipelines.clear()
             layout = self._layout(writes)
             create = self._device.create_pipeline_layout
             module = self._device.create_shader_module(code=source)
