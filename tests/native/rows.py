@@ -339,7 +339,8 @@ def scattered(d):
     updates = d.array(k, *rest)
     sums = pg.unsorted_segment_sum(updates, indices[:, 0], n)
     result = pg.scatter_nd(indices, updates, (n, *rest))
-    return sums, result, pg.gather_nd(sums, indices)
+    replaced = pg.tensor_scatter_update(sums, indices, updates)
+    return sums, result, replaced, pg.gather_nd(sums, indices)
 
 
 def one_hots(d):
