@@ -28,7 +28,7 @@ NATIVE = next(
 FOLDERS = [NATIVE / "kernels", ROOT / "src_c/library"]
 # Files with memory-bound loops. On Zen 4, whose caches transfer 256 bits at a time,
 # 512-bit vectors take up to a third longer. Not measured on Intel processors.
-NARROW = {"binary", "cast", "compare"}
+NARROW = {"binary", "cast", "compare", "reduce"}
 FLAGS = ["-std=gnu17", "-O3", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math"]
 # -iquote applies to #include "..." only; <windows.h> is still the system header.
