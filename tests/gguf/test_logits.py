@@ -251,6 +251,10 @@ def test_rounded_inputs_change_the_logits_a_little(kind, backend, tmp_path):
     rounded = load(made.path, rounded=True)
     assert rounded.to("cpu").rounded
     change = np.abs(rounded.logits(TOKENS).numpy() - exact).max()
+    held = rounded._active_params().matrices["blk.0.ffn_up.weight"]
+    if kind is Kind.BF16 and held.values.dtype != pg.bfloat16:
+        assert change == 0  # a backend without MixedMatMul holds float32
+        return
     assert 1e-4 < change < 0.1 * np.abs(exact).max()
 
 
