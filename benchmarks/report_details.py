@@ -94,6 +94,10 @@ def torch_advantage(results: Results, page: str, machine: str) -> str:
         [str(name), *(f"{x[name]} %" if name in x else "" for x in found)]
         for name in dict.fromkeys([*found[0], *found[1]])
     ]
+    if not rows:
+        return paragraph(
+            "Eager plugrad is at least as fast as PyTorch in all workloads."
+        )
     return table(["PyTorch is faster in", "one thread", "two threads"], rows)
 
 
