@@ -155,7 +155,6 @@ LEFT_OUT = [
     "core/jit/test_changes::test_no_pattern_is_silent",
     "docs/test_excerpts::test_how_a_family_of_wasm_is_written",
     "examples/test_gallery::test_the_curves_of_all_backends_are_the_same",
-    "native/test_native::test_kernels_touch_their_arrays_only",
     "opencl/test_row_regions::test_this_file_with_the_kernels_for_gpus",
     "opencl/test_rows::test_values_and_launches_with_the_kernels_for_gpus",
     "opencl/test_tiles::test_convolutions",
