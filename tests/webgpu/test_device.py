@@ -54,12 +54,13 @@ def test_few_pipelines_are_kept(device, monkeypatch):
     from plugrad_webgpu import launching
 
     monkeypatch.setattr(launching, "MAX_CACHED_PIPELINES", 2)
-    x = pg.asarray(np.linspace(-1, 1, 12, dtype="f4"))
+    monkeypatch.setattr(device.launches, "_pipelines", {})
+    x = pg.asarray(np.linspace(-1, 1, 1237, dtype="f4"))  # no plan has this size
     for op in (pg.sinh, pg.cosh, pg.expm1, pg.log1p, pg.sinh):
         found = op(x * 0.5).numpy()
         expected = getattr(np, op.__name__)(x.numpy() * np.float32(0.5))
         np.testing.assert_allclose(found, expected, rtol=1e-5)
-        assert len(device.launches._pipelines) <= 2
+        assert 0 < len(device.launches._pipelines) <= 2
 
 
 def test_memory_returns_to_the_pool(device):
