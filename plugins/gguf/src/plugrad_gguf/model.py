@@ -46,7 +46,7 @@ def load(
         backend: The backend to run on; None: the backend that is active in each call.
         rounded: Whether to round the inputs of products: with packed weights to 8 bits,
             as llama.cpp does, and with bfloat16 weights to bfloat16, as PyTorch does.
-            This is faster, and changes the text.
+            This changes the text; docs/gguf.md says where it is faster.
         budget: Limits on the memory and time of loading, including the weights. By
             default, the weights may use as much memory as their types imply.
 

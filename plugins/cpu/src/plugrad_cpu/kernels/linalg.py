@@ -88,18 +88,25 @@ def pairs_product(
     """Return the product of bfloat16 matrices in float32, or rounded to bfloat16."""
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b
-    length = a.shape[-1]
-    if PAIRS_PRODUCT is None or length > PAIRS_MAX_LENGTH:
-        return NotImplemented
-    found = plan(a.shape, a.strides, b.shape, b.strides, a.itemsize)
+    layout = a.shape, a.strides, b.shape, b.strides
+    found = pairs_plan(*layout) if PAIRS_PRODUCT else None
     if found is None:
         return NotImplemented
-    shape, how = found
-    rows, _, _, count = how[:4].tolist()
+    shape, how, words = found
     y = np.empty(shape, dtype)
-    memory = np.empty(count * (rows + PAIRS_MAX_ROWS) * -(-length // 2), np.uint32)
-    PAIRS_PRODUCT(how, a, b, y, memory, dtype == native.BFLOAT16)
+    memory = np.empty(words, np.uint32)
+    PAIRS_PRODUCT(how, a, b, y, memory, dtype == native.BFLOAT16)  # type: ignore[misc]
     return y
+
+
+@functools.lru_cache(maxsize=4096)
+def pairs_plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
+    """Return what ``plan`` returns, and the words of memory that C needs; or None."""
+    found = plan(a, a_strides, b, b_strides, native.BFLOAT16.itemsize)
+    if found is None or a[-1] > PAIRS_MAX_LENGTH:
+        return None
+    rows, _, length, count = found[1][:4].tolist()
+    return *found, count * (rows + PAIRS_MAX_ROWS) * -(-length // 2)
 
 
 def product(a: Array, b: Array, end: End) -> Array | None:
