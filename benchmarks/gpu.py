@@ -16,7 +16,8 @@ Parts:
   with ``pg.jit``. They are the same without a GPU (``PLUGRAD_OPENCL_STYLE=gpu``).
 - ``bandwidth``: memory-bound ops of 2^27 float32, and their share of the bandwidth of a
   copy.
-- ``products``: matrix products and convolutions. PyTorch computes without TF32.
+- ``products``: matrix products, convolutions and attention. PyTorch computes without
+  TF32.
 - ``workloads``: the workloads, timed in turns of 0.15 s on opencl (with ``pg.jit``
   where they benefit from it), torch-cuda and jax-cuda. The results are compared.
 
@@ -204,7 +205,7 @@ def bandwidth(report: Report, libraries: Contestants, args: argparse.Namespace) 
 
 
 def products(report: Report, libraries: Contestants, args: argparse.Namespace) -> None:
-    """Report products and convolutions: microseconds and TFLOP/s."""
+    """Report products, convolutions and attention: microseconds and TFLOP/s."""
     _rates(report, libraries, args, "products", "TFLOP/s", share=False)
 
 

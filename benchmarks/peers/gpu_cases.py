@@ -85,6 +85,11 @@ CONVOLUTIONS = [
 ]
 # Convolutions whose gradients are measured.
 GRADIENTS = [(32, 56, 64, 64, 3), (32, 14, 1024, 256, 1)]
+# Batch, heads, length, size of a head; each query attends to the keys before it.
+ATTENTIONS = [(8, 16, 1024, 64), (1, 16, 4096, 64), (64, 8, 128, 32)]
+# What is computed, and the number of its products: attention; its gradient; its
+# gradient as separate kernels, which an override needs.
+ATTENTION_CALLS = {"": 2, ", gradient": 5, ", gradient of parts": 5}
 QUICK_DIVISOR = 32  # a quick run divides the sizes by it
 
 
@@ -114,6 +119,20 @@ def product_cases(quick: bool) -> dict[str, GpuCase]:
         arrays = [(shape, "float32") for shape in (x, w, dy)]
         work = 2.0 * math.prod(dy) * channels * window**2
         found[name] = GpuCase(call, arrays, work)
+    return found | attention_cases(quick)
+
+
+def attention_cases(quick: bool) -> dict[str, GpuCase]:
+    """Return causal attention; ``work`` is in floating-point operations."""
+    divisor = QUICK_DIVISOR if quick else 1
+    found = {}
+    for batch, heads, length, size in ATTENTIONS:
+        n = max(length // divisor, 1)
+        arrays = [((batch, heads, n, size), "float32")] * 4
+        for what, count in ATTENTION_CALLS.items():
+            name = f"attention {batch} x {heads} x {length} x {size}{what}"
+            work = 2.0 * count * batch * heads * n * (n + 1) / 2 * size
+            found[name] = GpuCase(f"attention{what}", arrays, work)
     return found
 
 
@@ -174,27 +193,54 @@ def plugrad_products() -> dict[str, Make]:
     }
 
 
+def plugrad_attention() -> dict[str, Make]:
+    """Return attention and its gradients in plugrad."""
+    import plugrad as pg
+
+    def attend(*xs: Any) -> Any:
+        return pg.scaled_dot_product_attention(*xs, is_causal=True)
+
+    def gradient(q: Any, k: Any, v: Any, dy: Any) -> Call:
+        _, pullback = pg.vjp(attend, q, k, v)
+        return lambda: pullback(dy)
+
+    def gradient_of_parts(*xs: Any) -> Call:
+        same = lambda dy, original: original(dy)
+        with pg.override_gradient("Softmax", logits=same):
+            return gradient(*xs)
+
+    return {
+        "attention": lambda q, k, v, dy: lambda: attend(q, k, v),
+        "attention, gradient": gradient,
+        "attention, gradient of parts": gradient_of_parts,
+    }
+
+
 def plugrad_calls(wait: Call) -> dict[str, Make]:
     """Return the calls in plugrad; ``wait`` waits for the device."""
     import plugrad as pg
 
-    return plugrad_products() | {
-        "launch": lambda a: lambda: a + a,
-        "launch + wait": lambda a: lambda: (a + a, wait()),
-        "launch + read": lambda a: lambda: (a + a).numpy(),
-        "add": lambda a, b: lambda: a + b,
-        "exp": lambda x: lambda: pg.exp(x),
-        "gelu": lambda x: lambda: pg.gelu(x),
-        "softmax": lambda x: lambda: pg.softmax(x),
-        "log_softmax": lambda x: lambda: pg.log_softmax(x),
-        "layer_norm": lambda x, g, b: lambda: pg.layer_norm(x, g, b),
-        "transpose": lambda x: lambda: pg.permute_dims(x, (1, 0)),
-        "permute": lambda x: lambda: pg.permute_dims(x, (2, 0, 1)),
-        "gather": lambda x, i: lambda: pg.gather(x, i),
-        "sum_0": lambda x: lambda: pg.sum(x, axis=0),
-        "sum_1": lambda x: lambda: pg.sum(x, axis=1),
-        "sum_all": lambda x: lambda: pg.sum(x),
-    }
+    return (
+        plugrad_products()
+        | plugrad_attention()
+        | {
+            "launch": lambda a: lambda: a + a,
+            "launch + wait": lambda a: lambda: (a + a, wait()),
+            "launch + read": lambda a: lambda: (a + a).numpy(),
+            "add": lambda a, b: lambda: a + b,
+            "exp": lambda x: lambda: pg.exp(x),
+            "gelu": lambda x: lambda: pg.gelu(x),
+            "softmax": lambda x: lambda: pg.softmax(x),
+            "log_softmax": lambda x: lambda: pg.log_softmax(x),
+            "layer_norm": lambda x, g, b: lambda: pg.layer_norm(x, g, b),
+            "transpose": lambda x: lambda: pg.permute_dims(x, (1, 0)),
+            "permute": lambda x: lambda: pg.permute_dims(x, (2, 0, 1)),
+            "gather": lambda x, i: lambda: pg.gather(x, i),
+            "sum_0": lambda x: lambda: pg.sum(x, axis=0),
+            "sum_1": lambda x: lambda: pg.sum(x, axis=1),
+            "sum_all": lambda x: lambda: pg.sum(x),
+        }
+    )
 
 
 def torch_products() -> dict[str, Make]:
@@ -229,26 +275,56 @@ def torch_products() -> dict[str, Make]:
     }
 
 
+def torch_attention() -> dict[str, Make]:
+    """Return attention and its gradient in PyTorch."""
+    import torch
+    import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attend(*xs: Any) -> Any:
+        return F.scaled_dot_product_attention(*xs, is_causal=True)
+
+    def gradient(q: Any, k: Any, v: Any, dy: Any) -> Call:
+        xs = [x.detach().requires_grad_() for x in (q, k, v)]
+        with torch.enable_grad():
+            y = attend(*xs)
+        return lambda: torch.autograd.grad(y, xs, dy, retain_graph=True)
+
+    def gradient_of_parts(*xs: Any) -> Call:
+        with sdpa_kernel(SDPBackend.MATH):
+            return gradient(*xs)
+
+    return {
+        "attention": lambda q, k, v, dy: lambda: attend(q, k, v),
+        "attention, gradient": gradient,
+        "attention, gradient of parts": gradient_of_parts,
+    }
+
+
 def torch_calls(wait: Call) -> dict[str, Make]:
     """Return the calls in PyTorch; ``wait`` waits for the device."""
     import torch
     import torch.nn.functional as F
 
-    return torch_products() | {
-        "launch": lambda a: lambda: a + a,
-        "launch + wait": lambda a: lambda: (a + a, wait()),
-        "launch + read": lambda a: lambda: (a + a).cpu(),
-        "copy": lambda x: lambda: x.clone(),
-        "add": lambda a, b: lambda: a + b,
-        "exp": lambda x: lambda: torch.exp(x),
-        "gelu": lambda x: lambda: F.gelu(x),
-        "softmax": lambda x: lambda: torch.softmax(x, -1),
-        "log_softmax": lambda x: lambda: torch.log_softmax(x, -1),
-        "layer_norm": lambda x, g, b: lambda: F.layer_norm(x, g.shape, g, b),
-        "transpose": lambda x: lambda: x.t().contiguous(),
-        "permute": lambda x: lambda: x.permute(2, 0, 1).contiguous(),
-        "gather": lambda x, i: lambda: torch.index_select(x, 0, i),
-        "sum_0": lambda x: lambda: x.sum(0),
-        "sum_1": lambda x: lambda: x.sum(1),
-        "sum_all": lambda x: lambda: x.sum(),
-    }
+    return (
+        torch_products()
+        | torch_attention()
+        | {
+            "launch": lambda a: lambda: a + a,
+            "launch + wait": lambda a: lambda: (a + a, wait()),
+            "launch + read": lambda a: lambda: (a + a).cpu(),
+            "copy": lambda x: lambda: x.clone(),
+            "add": lambda a, b: lambda: a + b,
+            "exp": lambda x: lambda: torch.exp(x),
+            "gelu": lambda x: lambda: F.gelu(x),
+            "softmax": lambda x: lambda: torch.softmax(x, -1),
+            "log_softmax": lambda x: lambda: torch.log_softmax(x, -1),
+            "layer_norm": lambda x, g, b: lambda: F.layer_norm(x, g.shape, g, b),
+            "transpose": lambda x: lambda: x.t().contiguous(),
+            "permute": lambda x: lambda: x.permute(2, 0, 1).contiguous(),
+            "gather": lambda x, i: lambda: torch.index_select(x, 0, i),
+            "sum_0": lambda x: lambda: x.sum(0),
+            "sum_1": lambda x: lambda: x.sum(1),
+            "sum_all": lambda x: lambda: x.sum(),
+        }
+    )

@@ -1,4 +1,5 @@
 /* Attention for a small number of queries, and rotary embeddings, in float32. */
+#include "attention.h"
 #include "mathematics.h"
 
 /* --- attention -------------------------------------------------------------------- */
@@ -7,7 +8,7 @@
    update the maximum, the sum of exponentials and the weighted sum of values of
    each row (M. Milakov and N. Gimelshein, "Online normalizer calculation for
    softmax", 2018). Four rows share the loads of keys and values. */
-enum { ROWS = 4, KEYS = 64, MAX_SIZE = 256, MASK_NONE = 0, MASK_BOOL = 1 };
+enum { ROWS = 4, KEYS = 64, MAX_SIZE = 256 };
 #define PADDED(n) (CEIL_DIV(n, (u32)LANES) * LANES)
 
 typedef struct {
@@ -15,10 +16,7 @@ typedef struct {
     const void *mask;
     const i32 *lengths;
     f32 *y;
-    /* the fields from here to `mask_query` are in the order of the argument `numbers` */
-    u32 batch, heads, groups, queries, keys, size, width, causal;
-    u32 length_count; /* 0: all keys are valid; 1: one length for all batches */
-    u32 mask_kind, mask_batch, mask_head, mask_query; /* the last three: strides */
+    AttentionSizes sizes;
     f32 scale;
 } Attention;
 
@@ -32,23 +30,19 @@ typedef struct {
 
 static void begin_rows(const Attention *s, Block *b, u32 batch, u32 group, u32 first,
                        u32 rows) {
-    u32 share = s->heads / s->groups * s->queries;
-    const f32 *q = s->q + ((size_t)(batch * s->groups + group) * share + first) * s->size;
-    const i32 *length = s->lengths + (s->length_count > 1 ? batch : 0);
+    const AttentionSizes *n = &s->sizes;
+    u32 share = n->heads / n->groups * n->queries, size = n->size;
+    const f32 *q = s->q + ((size_t)(batch * n->groups + group) * share + first) * size;
     b->longest = 0;
     for (u32 r = 0; r < rows; r++) {
-        b->query[r] = (first + r) % s->queries;
-        b->head[r] = group * (s->heads / s->groups) + (first + r) / s->queries;
-        i64 filled = s->keys, last;
-        if (s->length_count) filled = *length < 0 ? 0 : MIN((i64)*length, filled);
-        last = filled;
-        if (s->causal) last = b->query[r] + 1 + (s->length_count ? filled - s->queries : 0);
-        b->limit[r] = last < 0 ? 0 : (u32)MIN(last, filled);
+        b->query[r] = (first + r) % n->queries;
+        b->head[r] = group * (n->heads / n->groups) + (first + r) / n->queries;
+        b->limit[r] = keys_before(n, s->lengths, batch, b->query[r]);
         b->longest = MAX(b->longest, b->limit[r]);
         b->peak[r] = -INFINITY, b->total[r] = 0;
-        for (u32 i = 0; i < PADDED(s->size); i++)
-            b->q[r][i] = i < s->size ? q[r * s->size + i] * s->scale : 0;
-        memset(b->y[r], 0, PADDED(s->width) * sizeof(f32));
+        for (u32 i = 0; i < PADDED(size); i++)
+            b->q[r][i] = i < size ? q[r * size + i] * s->scale : 0;
+        memset(b->y[r], 0, PADDED(n->width) * sizeof(f32));
     }
 }
 
@@ -75,19 +69,6 @@ INLINE void score_pair(Block *b, const f32 *k0, const f32 *k1, u32 size, u32 j, 
     for (u32 r = 0; r < rows; r++) {
         b->p[r][j] = reduce_add(a[r]);
         if (k1 != k0) b->p[r][j + 1] = reduce_add(c[r]);
-    }
-}
-
-static void apply_mask(const Attention *s, f32 *p, u32 batch, u32 head, u32 query, u32 first,
-                       u32 n) {
-    size_t at = (size_t)batch * s->mask_batch + (size_t)head * s->mask_head;
-    at += (size_t)query * s->mask_query + first;
-    if (s->mask_kind == MASK_BOOL) {
-        const u8 *mask = (const u8 *)s->mask + at;
-        for (u32 j = 0; j < n; j++) p[j] = mask[j] ? p[j] : -INFINITY;
-    } else {
-        const f32 *mask = (const f32 *)s->mask + at;
-        for (u32 j = 0; j < n; j++) p[j] += mask[j];
     }
 }
 
@@ -149,47 +130,48 @@ INLINE void prefetch_rows(const f32 *p, u32 rows, u32 size) {
 }
 
 INLINE void attend(const Attention *s, Block *b, u32 batch, u32 group, u32 first, u32 rows) {
-    size_t head = batch * s->groups + group;
-    const f32 *k = s->k + head * s->keys * s->size, *v = s->v + head * s->keys * s->width;
+    const AttentionSizes *sizes = &s->sizes;
+    u32 size = sizes->size, width = sizes->width;
+    size_t head = batch * sizes->groups + group;
+    const f32 *k = s->k + head * sizes->keys * size, *v = s->v + head * sizes->keys * width;
     begin_rows(s, b, batch, group, first, rows);
     for (u32 from = 0; from < b->longest; from += KEYS) {
         u32 n = MIN((u32)KEYS, b->longest - from), j = 0, at = 0;
-        const f32 *keys = k + (size_t)from * s->size, *values = v + (size_t)from * s->width;
+        const f32 *keys = k + (size_t)from * size, *values = v + (size_t)from * width;
         for (; j + 2 <= n; j += 2) {
-            prefetch_rows(values + j * s->width, 2, s->width);
-            prefetch_rows(keys + (j + KEYS) * s->size, 2, s->size);
-            score_pair(b, keys + j * s->size, keys + (j + 1) * s->size, s->size, j, rows);
+            prefetch_rows(values + j * width, 2, width);
+            prefetch_rows(keys + (j + KEYS) * size, 2, size);
+            score_pair(b, keys + j * size, keys + (j + 1) * size, size, j, rows);
         }
-        if (j < n) score_pair(b, keys + j * s->size, keys + j * s->size, s->size, j, rows);
+        if (j < n) score_pair(b, keys + j * size, keys + j * size, size, j, rows);
         for (u32 r = 0; r < rows; r++) {
-            if (s->mask_kind != MASK_NONE)
-                apply_mask(s, b->p[r], batch, b->head[r], b->query[r], from, n);
+            mask_scores(sizes, s->mask, b->p[r], batch, b->head[r], b->query[r], from, n);
             exponentiate(b, r, from, n);
         }
-        for (; at + 2 * LANES <= s->width; at += 2 * LANES)
-            add_columns(b, values, s->width, n, rows, at, LANES, LANES);
-        if (at + LANES <= s->width) {
-            add_columns(b, values, s->width, n, rows, at, LANES, 0);
+        for (; at + 2 * LANES <= width; at += 2 * LANES)
+            add_columns(b, values, width, n, rows, at, LANES, LANES);
+        if (at + LANES <= width) {
+            add_columns(b, values, width, n, rows, at, LANES, 0);
             at += LANES;
         }
-        if (at < s->width)
-            add_columns(b, values, s->width, n, rows, at, s->width - at, 0);
+        if (at < width) add_columns(b, values, width, n, rows, at, width - at, 0);
     }
-    u32 share = s->heads / s->groups * s->queries;
+    u32 share = sizes->heads / sizes->groups * sizes->queries;
     for (u32 r = 0; r < rows; r++) {
-        f32 *restrict y = s->y + (head * share + first + r) * s->width;
+        f32 *restrict y = s->y + (head * share + first + r) * width;
         f32 by = b->total[r] == 0 ? 0 : (f32)(1 / b->total[r]);
-        for (u32 i = 0; i < s->width; i++) y[i] = b->y[r][i] * by;
+        for (u32 i = 0; i < width; i++) y[i] = b->y[r][i] * by;
     }
 }
 
 static void attend_blocks(u32 begin, u32 end, void *ctx) {
     const Attention *s = ctx;
     Block b;
-    u32 share = s->heads / s->groups * s->queries, blocks = CEIL_DIV(share, (u32)ROWS);
+    u32 groups = s->sizes.groups, share = s->sizes.heads / groups * s->sizes.queries;
+    u32 blocks = CEIL_DIV(share, (u32)ROWS);
     for (u32 i = begin; i < end; i++) {
         u32 first = i % blocks * ROWS, head = i / blocks;
-        u32 batch = head / s->groups, group = head % s->groups;
+        u32 batch = head / groups, group = head % groups;
         switch (MIN((u32)ROWS, share - first)) {
             case 1: attend(s, &b, batch, group, first, 1); break;
             case 2: attend(s, &b, batch, group, first, 2); break;
@@ -202,28 +184,29 @@ static void attend_blocks(u32 begin, u32 end, void *ctx) {
 /* Returns the largest number of filled keys. */
 static u32 longest(const Attention *s) {
     i64 found = 0;
-    if (!s->length_count) return s->keys;
-    for (u32 i = 0; i < s->length_count; i++) found = MAX(found, s->lengths[i]);
-    return (u32)MIN(found, (i64)s->keys);
+    if (!s->sizes.length_count) return s->sizes.keys;
+    for (u32 i = 0; i < s->sizes.length_count; i++) found = MAX(found, s->lengths[i]);
+    return (u32)MIN(found, (i64)s->sizes.keys);
 }
 
 /* Writes [batch, heads, queries, width]; see the kernel Attention. `numbers` contains
-   the fields of the struct Attention from `batch` to `mask_query`. `size` and `width`
-   are at most MAX_SIZE. The mask has stride 1 along its key axis. */
+   the AttentionSizes. `size` and `width` are at most MAX_SIZE. The mask has stride 1
+   along its key axis. */
 EXPORT("attention_f32")
 void attention_f32(const f32 *q, const f32 *k, const f32 *v, const void *mask,
                    const i32 *lengths, f32 *y, const u32 *numbers, f64 scale) {
     Attention s = {.q = q, .k = k, .v = v, .mask = mask, .lengths = lengths, .y = y};
-    memcpy(&s.batch, numbers, offsetof(Attention, scale) - offsetof(Attention, batch));
+    memcpy(&s.sizes, numbers, sizeof(s.sizes));
     s.scale = (f32)scale;
-    CHECK(s.size <= MAX_SIZE && s.width <= MAX_SIZE, "heads are too large");
-    INSIDE(q, (u64)s.batch * s.heads * s.queries * s.size * sizeof(f32));
-    INSIDE(k, (u64)s.batch * s.groups * s.keys * s.size * sizeof(f32));
-    INSIDE(v, (u64)s.batch * s.groups * s.keys * s.width * sizeof(f32));
-    INSIDE(y, (u64)s.batch * s.heads * s.queries * s.width * sizeof(f32));
-    u32 blocks = CEIL_DIV(s.heads / s.groups * s.queries, (u32)ROWS);
-    u64 work = (u64)ROWS * longest(&s) * (s.size + s.width) + 1;
-    parallel_for(attend_blocks, &s, s.batch * s.groups * blocks, MAX(1, (1 << 19) / work));
+    const AttentionSizes *n = &s.sizes;
+    CHECK(n->size <= MAX_SIZE && n->width <= MAX_SIZE, "heads are too large");
+    INSIDE(q, query_rows(n) * n->size * sizeof(f32));
+    INSIDE(k, key_rows(n) * n->size * sizeof(f32));
+    INSIDE(v, key_rows(n) * n->width * sizeof(f32));
+    INSIDE(y, query_rows(n) * n->width * sizeof(f32));
+    u32 blocks = CEIL_DIV(n->heads / n->groups * n->queries, (u32)ROWS);
+    u64 work = (u64)ROWS * longest(&s) * (n->size + n->width) + 1;
+    parallel_for(attend_blocks, &s, n->batch * n->groups * blocks, MAX(1, (1 << 19) / work));
 }
 
 /* --- rotary embeddings ------------------------------------------------------------ */

@@ -145,7 +145,7 @@ static PanelsB packed_panels(PanelsB b, u32 depth) {
 /* Multiplies some rows of A by the panels of B for columns j to `last - 1`. */
 static void macro_kernel(const Blocking *s, PanelA a, u32 height, f32 *const *rows,
                          PanelsB b, u32 j, u32 last, const Epilogue *f) {
-    bool add = s->k > 0, quick = !f || f->activation <= RELU6;
+    bool add = s->k > 0 || s->g->accumulate, quick = !f || f->activation <= RELU6;
 #if !READS_IN_PLACE
     for (u32 column = j; column < last; column += NR, b.at += b.next) {
         PanelA panel = a;
@@ -516,7 +516,7 @@ static void gemv_tasks(u32 begin, u32 end, void *ctx) {
 
 /* Returns whether packing would cost more than it saves. */
 static bool skips_packing(const Gemm *g) {
-    if (g->pack || g->offset || g->starts) return false;
+    if (g->pack || g->offset || g->starts || g->accumulate) return false;
     if (g->n == 1) return g->c_row == 1 && g->b_row == 1;
     bool are_dots = g->b_column != 1 && g->a_column == 1;
     u32 max_rows = READS_IN_PLACE || are_dots ? GEMV_MAX_ROWS : GEMV_MAX_ROWS - 1;

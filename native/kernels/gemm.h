@@ -1,4 +1,5 @@
-/* The float32 matrix product, on which convolutions are built: C = epilogue(A B).
+/* The float32 matrix product, on which convolutions are built: C = epilogue(A B),
+   or C += A B.
 
    A is packed into panels of PACKED_MR rows and B into panels of NR columns, so that the
    micro-kernel reads both in order (gemm.c). A need not exist in memory: a convolution
@@ -46,6 +47,7 @@ struct Gemm {
     i32 b_row, b_column;
     f32 *c;                    /* c[i * c_row + j] */
     i32 c_row;
+    bool accumulate;                  /* adds the product to C */
     const Epilogue *epilogue;         /* or null */
     /* Packs A from row i and column k on into panels [depth][PACKED_MR]. Panel rows
        after the last row of A may contain anything. Null: A is a matrix in memory. */

@@ -37,7 +37,7 @@ MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
 # Files whose functions call each other are linked into one module.
 MODULES_OF_FILES = {"matmul": ["matmul", "gemm", "conv", "depthwise"]}
-MODULES_OF_FILES["matmul"] += ["recurrent", "winograd"]
+MODULES_OF_FILES["matmul"] += ["attention_blocks", "recurrent", "winograd"]
 MODULES_OF_FILES["region"] = ["region", "loops"]
 # Files whose functions a module calls; it links a copy of them that exports nothing.
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}

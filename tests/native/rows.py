@@ -205,9 +205,9 @@ def rms_norms(d):
     return pg.rms_norm(x, scale, epsilon=0.1)
 
 
-def attentions(d):
-    """Attend with groups, masks and lengths."""
-    batch, groups, share, queries = (d.up_to(n) for n in (2, 3, 3, 7))
+def attention_of(d, most):
+    """Return q, k, v and options: groups, masks, lengths and up to `most` queries."""
+    batch, groups, share, queries = (d.up_to(n) for n in (2, 3, 3, most))
     keys, size, width = (d.up_to(n) for n in (150, 40, 40))
     q = d.array(batch, groups * share, queries, size)
     k, v = d.array(batch, groups, keys, size), d.array(batch, groups, keys, width)
@@ -216,7 +216,24 @@ def attentions(d):
     mask = d.pick(None, scores > -0.5, scores)
     length = d.pick(None, d.up_to(keys), [d.up_to(keys) for _ in range(batch)])
     options = {"mask": mask, "length": length, "is_causal": d.chance()}
-    return pg.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+    return (q, k, v), options | {"enable_gqa": True}
+
+
+def attentions(d, most):
+    xs, options = attention_of(d, most)
+    return pg.scaled_dot_product_attention(*xs, **options)
+
+
+def attention_gradients(d):
+    """Compute the gradient in one kernel."""
+    xs, options = attention_of(d, 80)
+    dy = d.array(*xs[0].shape[:3], xs[2].shape[3])
+    mask, length = options["mask"], options["length"]
+    length = None if length is None else pg.asarray(length, dtype="int32")
+    if mask is not None and mask.dtype not in (pg.bool, dy.dtype):
+        mask = pg.astype(mask, dy.dtype)
+    how = {"scale": 0.3, "causal": options["is_causal"]}
+    return pg.run_kernel("AttentionGrad", [dy, *xs, mask, length], how)
 
 
 def rotations(d):
@@ -275,7 +292,11 @@ ROWS |= {
     "mean back": Row(lambda d: vjp(lambda x: pg.mean(x, -1), d.array(*d.nonempty()))),
     "layer_norm": Row(layer_norms, tol=PRODUCT_TOL, special=False),
     "rms_norm": Row(rms_norms, tol=PRODUCT_TOL, special=False),
-    "attention": Row(attentions, tol=PRODUCT_TOL, special=False),
+    "attention": Row(partial(attentions, most=7), tol=PRODUCT_TOL, special=False),
+    "attention, many": Row(
+        partial(attentions, most=80), tol=PRODUCT_TOL, special=False
+    ),
+    "attention back": Row(attention_gradients, tol=PRODUCT_TOL, special=False),
     "block_matmul": Row(block_products, ("float32",), tol=PRODUCT_TOL, special=False),
     "rotary_embedding": Row(rotations, special=False),
     "batch_norm": Row(batch_norms, tol=PRODUCT_TOL, special=False),

@@ -33,13 +33,24 @@ def convolved(x, filter, op=pg.conv2d, **options):
 
 
 def attended(heads, groups, queries, keys, sizes, **options):
-    """Return attention whose keys and values have these sizes."""
+    """Return attention and its gradients; keys and values have these sizes.
+
+    The last of three calls repeats the launches of those before it.
+    """
     size, width = sizes
     q = draw(2, heads, queries, size, scale=1.0)
     k, v = draw(2, groups, keys, size, scale=1.0), draw(2, groups, keys, width)
     if options:
         options = {name: make(queries, keys) for name, make in options.items()}
-    return [pg.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)]
+    y = pg.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+    dy = draw(*y.shape, scale=1.0)
+    mask, length = options.get("mask"), options.get("length")
+    mask = None if mask is None else pg.reshape(mask, (-1, 1, queries, keys))
+    length = None if length is None else pg.asarray(length, dtype="int32")
+    how = {"scale": 0.3, "causal": "is_causal" in options}
+    for _ in range(3):
+        found = pg.run_kernel("AttentionGrad", [dy, q, k, v, mask, length], how)
+    return [y, *found]
 
 
 def causal(*_):
@@ -219,7 +230,7 @@ def compare(name):
         if expected.dtype.kind == "i":
             np.testing.assert_array_equal(actual, expected)
             continue
-        largest = np.abs(expected).max()
+        largest = np.abs(expected).max(initial=0)
         is_double = expected.dtype == np.float64
         tolerance = 1e-13 if is_double else 2e-6
         np.testing.assert_allclose(

@@ -59,6 +59,13 @@ def test_composed_ops_are_for_blocks(op, message, caller):
         CALLS[caller](op)
 
 
+@pytest.mark.parametrize("op", [pg.layer_norm, pg.local_response_normalization])
+def test_a_kernel_that_computes_a_gradient_is_not_meant(op):
+    x = pg.asarray([[[[1.0, 2.0, 4.0]]]])
+    with pg.override_gradient(op, x=lambda dy: dy * 3.0):
+        assert pg.grad(lambda x: pg.sum(op(x)))(x).tolist() == [[[[3.0, 3.0, 3.0]]]]
+
+
 @pytest.mark.parametrize("caller", CALLS)
 @pytest.mark.parametrize(("name", "message"), NAMES)
 def test_the_kernels_of_an_op_are_named(name, message, caller):

@@ -27,10 +27,13 @@ def runtime(wanted: str, backward: Mapping[str, Kernel]) -> Runtime:
     """
     device = Device(choose(wanted))
     arrays = ClArrays(device)
+    kernels = dict(KERNELS)
+    if device.style == "cpu":  # its parts are faster than tiles
+        del kernels["AttentionGrad"]
     dtypes = [*DTYPES.split(), *(["float64"] if device.double else []), "string"]
     return Runtime(
         arrays=arrays,
-        kernels=with_strings(KERNELS, arrays, host="cpu"),
+        kernels=with_strings(kernels, arrays, host="cpu"),
         gradients=backward_gradients(backward),
         dtypes=dtypes,
         host="cpu",

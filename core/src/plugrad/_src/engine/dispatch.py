@@ -48,7 +48,7 @@ from .context import (
     taping,
 )
 from .forms import Made
-from .gradients import note_run, plan_for_others, plan_of
+from .gradients import joint_plan, note_run, plan_for_others, plan_of
 from .layers import Overrides
 from .tape import (
     Outputs,
@@ -176,6 +176,8 @@ def _run(
             overrides = overrides.for_others()
         run_of = kernel, backend, mask, len(inputs)
         plan = plan_of(overrides, scope, recording, *run_of)
+        if plan is None and kernel._joint_gradient is not None:
+            plan = joint_plan(overrides, kernel, backend, mask, inputs, attrs)
         if plan is None:  # the parts are recorded
             is_half = halves.can_be_widened(kernel, inputs, attrs)
             run_parts = _in_float32 if is_half else _decompose

@@ -27,6 +27,7 @@ from .tape import (
     Node,
     Tape,
     TapePlan,
+    make_joint_plan,
     make_plan,
     replace_node,
     saved_values,
@@ -152,6 +153,29 @@ def plan_of(
             None if decomposed else make_plan(kernel, rules, mask, count, site)
         )
         return found
+
+
+def joint_plan(
+    overrides: Overrides | None,
+    kernel: Kernel,
+    backend: OpenBackend,
+    mask: int,
+    inputs: tuple[Tensor | None, ...],
+    attrs: Mapping[str, Any],
+) -> TapePlan | None:
+    """Return how to record a fused kernel as one node; None if it is decomposed."""
+    joint = kernel._joint_gradient
+    if joint is None or overrides is not None or backend.depth:
+        return None
+    places = kernel.places(len(inputs))
+    covered = sum(1 << cast("int", places[name]) for name in joint.inputs)
+    if mask & ~covered or joint.kernel.name not in backend.table:
+        return None
+    if not joint.pays(*inputs, **attrs) or not registry.gradients.are_original(
+        backend.name
+    ):
+        return None
+    return make_joint_plan(kernel, joint, len(inputs))
 
 
 def plan_for_others(

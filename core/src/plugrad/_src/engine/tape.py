@@ -14,13 +14,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import (
     SITE,
     VJP,
     GradientNotFound,
+    JointGradient,
     Kernel,
     Spec,
     VJPs,
@@ -34,14 +35,17 @@ from .accelerated import accelerated
 
 Outputs = tuple[Tensor, ...]
 # A position in the list of the inputs and outputs of a run, in which the inputs come
-# first: an index, or (start, stop) for a variadic input.
+# first: an index, or (start, stop) for several inputs.
 Where = int | tuple[int, int]
 
 TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of residuals
 
 
 class VJPStep(NamedTuple):
-    """A step of the backward pass: it computes the cotangent of one input."""
+    """A step of the backward pass: it computes the cotangents of one input or several.
+
+    ``where`` is a range for a variadic input, and for the inputs of a joint gradient.
+    """
 
     where: Where
     function: Callable[..., Any]  # the function of ``vjp``; raises if ``vjp`` is None
@@ -102,6 +106,15 @@ def make_plan(
         tuple(kinds[residual] for residual in others),
         tuple(steps),
     )
+
+
+def make_joint_plan(kernel: Kernel, joint: JointGradient, count: int) -> TapePlan:
+    """Return the plan of a run with one step for all inputs of a joint gradient."""
+    places = kernel.places(count)
+    first, *_, last = [cast("int", places[name]) for name in joint.inputs]
+    plan = make_plan(kernel, {joint.inputs[0]: joint.vjp}, 1 << first, count)
+    step = plan.steps[0]._replace(where=(first, last + 1), name=", ".join(joint.inputs))
+    return plan._replace(steps=(step,))
 
 
 def _constants(

@@ -137,6 +137,7 @@ class Kernel:
     __slots__ = (
         "_calls",
         "_doc",
+        "_joint_gradient",
         "_rule_parameters",
         "attrs",
         "batching",
@@ -218,6 +219,7 @@ class Kernel:
         self.batching = None
         self.gradient = {}
         self._calls: dict[Any, dict[str, Any]] = {}  # runs that the engine has checked
+        self._joint_gradient: JointGradient | None = None
         self._rule_parameters: tuple[str, ...] = ()  # found when a rule is checked
         self._check_names(len(starred))
 
@@ -317,6 +319,19 @@ class VJP(NamedTuple):
     linear: bool = True
     origin: str = ""
     transposed: Callable[..., Any] | None = None
+
+
+class JointGradient(NamedTuple):
+    """The gradient of a fused kernel for adjacent inputs, computed by one kernel.
+
+    It replaces the decomposition under a tape only if no gradient of a part is
+    overridden, so that nobody misses the parts.
+    """
+
+    inputs: tuple[str, ...]
+    kernel: Kernel  # what computes it, on backends that implement it
+    vjp: VJP  # it returns one cotangent for each of the inputs
+    pays: Callable[..., bool]  # whether to use it for the arguments of the kernel
 
 
 # Input -> rule; None: no derivative; without an entry, backward raises an error.
@@ -542,6 +557,18 @@ def gradients(
         **kernel.gradient,
         **vjp_rules(kernel, functions, owner, linear=linear),
     }
+
+
+def joint_gradient(
+    kernel: Kernel,
+    inputs: tuple[str, ...],
+    by: Kernel,
+    function: Callable[..., Sequence[Any]],
+    pays: Callable[..., bool],
+) -> None:
+    """Set the gradient of a fused kernel for adjacent ``inputs``: see JointGradient."""
+    vjp = _rule(kernel, inputs[0], function, "plugrad")
+    kernel._joint_gradient = JointGradient(inputs, by, vjp, pays)
 
 
 @overload

@@ -55,6 +55,8 @@ class GradientRegistry:
         self.plans: dict[tuple[Any, ...], Any] = {}
         self._user: list[tuple[str, str | None, VJPs]] = []
         self._of_backends: dict[tuple[str, str], VJPs] = {}
+        # Backends for which a kernel pack has gradients.
+        self._changed_by_packs: frozenset[str] = frozenset()
         # The packs of the process; None before PLUGRAD_GRADIENTS has been read.
         self._process: list[tuple[str | None, Mapping[str, VJPs]]] | None = None
 
@@ -149,10 +151,17 @@ class GradientRegistry:
 
     # --- backends ----------------------------------------------------------------
 
-    def open(self, backend: str, layers: Iterable[Mapping[str, VJPs]]) -> None:
+    def open(
+        self,
+        backend: str,
+        own: Mapping[str, VJPs],
+        of_packs: Sequence[Mapping[str, VJPs]],
+    ) -> None:
         """Add the gradients of a backend, and then those of kernel packs for it."""
         with self.lock:
-            for layer in layers:
+            if any(of_packs):
+                self._changed_by_packs |= {backend}
+            for layer in (own, *of_packs):
                 for name, table in layer.items():
                     under = self._of_backends.get((name, backend), {})
                     self._of_backends[name, backend] = {**under, **table}
@@ -163,6 +172,7 @@ class GradientRegistry:
         with self.lock:
             kept = {k: v for k, v in self._of_backends.items() if k[1] != backend}
             self._of_backends = kept
+            self._changed_by_packs -= {backend}
             self._user = [g for g in self._user if g[1] != backend]
             self.plans = {}
 
@@ -210,6 +220,14 @@ class GradientRegistry:
         )
 
     # --- layers ------------------------------------------------------------------
+
+    def are_original(self, backend: str) -> bool:
+        """Return whether only the core and the backend itself define its gradients."""
+        with self.lock:
+            only_for = [only for _, only, _ in self._user]
+            only_for += [only for only, _ in self._of_process()]
+            changed = any(only in (None, backend) for only in only_for)
+            return not changed and backend not in self._changed_by_packs
 
     def layers(self, kernel: Kernel, backend: str) -> list[tuple[str, VJPs]]:
         """Return the layers "core", "backend", "user", "process"; the last wins."""

@@ -336,7 +336,7 @@ class Registry:
         opened.use({self.contracts[n]: f[0].function for n, f in layers.items() if f})
         opened_kernels = {(n, backend.name): found for n, found in layers.items()}
         self.kernels = self.kernels | opened_kernels
-        self.gradients.open(backend.name, [own_gradients, *pack_gradients])
+        self.gradients.open(backend.name, own_gradients, pack_gradients)
         for pack in entries:
             pack.opened()
         return opened

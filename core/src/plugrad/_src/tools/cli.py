@@ -49,6 +49,8 @@ Without an implementation a kernel runs if it **decomposes**. As to its gradient
 
 - **yes**: it has one of its own
 - **through its parts**: its decomposition is recorded
+- **by** a kernel, **or through its parts**: by this kernel if the backend implements it
+  and no gradient is overridden
 - **no derivative**: declared to have none
 - **none**: nothing to differentiate
 """

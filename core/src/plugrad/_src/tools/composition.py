@@ -53,11 +53,19 @@ def kernel_name(given: Any, who: str) -> str:
         hint = registry.suggest_kernel(str(given))
         error = ValueError(f"{who}: unknown kernel {given!r}{hint}")
         raise explained(error, "unknown-kernel")
-    own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
+    own = _own_kernels(name)
     if len(own) == 1 and callable(given):
         return own[0]
     error = ValueError(f"{who}: {override_advice(name, op)}")
     raise explained(error, "unknown-kernel")
+
+
+def _own_kernels(op: str) -> list[str]:
+    """Return the kernels of an op, but for those that compute their gradients."""
+    names = [kernel.name for kernel in registry.contracts.values() if kernel.op == op]
+    return [
+        name for name in names if name.removesuffix("Grad") not in {*names} - {name}
+    ]
 
 
 def target(given: Any, who: str) -> str | Pattern:
@@ -95,7 +103,7 @@ def _is_operand(parameter: inspect.Parameter) -> bool:
 
 def override_advice(name: str, op: Callable[..., Any]) -> str:
     """Return advice on the kernels to override in place of an op."""
-    own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
+    own = _own_kernels(name)
     if len(own) == 1:
         return f"the op {name} runs the kernel {own[0]}; name {own[0]!r}"
     if own:

@@ -205,7 +205,9 @@ class _Describe:
         """Return the data about a run, and about the gradient of each of its inputs."""
         kernel, backend = node.plan.kernel, node.backend
         how, by, at = _how_it_ran(kernel, backend)
-        steps = {step.name: step for step in node.plan.steps}
+        steps = {
+            name: step for step in node.plan.steps for name in step.name.split(", ")
+        }
         gradients: dict[str, Row] = {}
         for name in kernel.inputs:
             gradient, vjp = _gradient(kernel, steps.get(name), backend)

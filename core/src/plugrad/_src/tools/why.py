@@ -155,6 +155,8 @@ def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:
     found = {name: registry.gradients.layers(kernel, name) for name in names}
     having = [name for name in names if found[name]]
     if not (kernel.gradient or having):
+        if kernel._joint_gradient is not None:
+            return f"by {kernel._joint_gradient.kernel.name}, or through its parts"
         return "through its parts" if kernel.decomposition is not None else "none"
     if len(having) < len(names):
         return f"on {', '.join(having)}"

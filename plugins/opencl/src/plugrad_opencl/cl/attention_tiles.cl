@@ -11,27 +11,11 @@ VECTOR(T, S);
 VECTOR(I, int);
 $functions
 
-#define EACH _Pragma("unroll") for
+$parts
 #define SHARE (ROWS * KEYS / GROUP)
 #define COLUMNS ((VALUE + GROUP - 1) / GROUP)
 #define ITEMS_OF_ROW (GROUP / ROWS)
 #define PITCH ((SIZE > VALUE ? SIZE : VALUE) + 1)  // odd: neighbors use other banks
-
-// The number of keys that a row reads.
-static inline long keys_of(long row, long rows, long queries, long length) {
-  if (row >= rows) return 0;
-  if (!CAUSAL) return length;
-  return clamp(row % queries + 1 + (LENGTHS ? length - queries : 0), 0L, length);
-}
-
-// Copies `count` rows of `size` elements to local memory, and zeros for the others.
-static inline void fetch(__local float *to, __global const float *restrict from, long count,
-                         int size, int rows, int pitch) {
-  for (int i = get_local_id(0); i < rows * size; i += GROUP) {
-    const int row = i / size;
-    to[row * pitch + i % size] = row < count ? from[i] : 0;
-  }
-}
 
 __kernel GROUPED void attend_tiles(__global const float *restrict q,
                                    __global const float *restrict k,
@@ -46,7 +30,7 @@ __kernel GROUPED void attend_tiles(__global const float *restrict q,
   const long rows = heads / groups * queries, blocks = (rows + ROWS - 1) / ROWS;
   const long item = get_group_id(0), first = item % blocks * ROWS, group = item / blocks;
   const long batch = group / groups, head = group % groups * (heads / groups);
-  const long length = LENGTHS ? clamp((long)lengths[LENGTHS > 1 ? batch : 0], 0L, keys) : keys;
+  const long length = filled(lengths, batch, keys);
   const int me = get_local_id(0), key = me % KEYS, above = me / KEYS * SHARE;
   const int row = me / ITEMS_OF_ROW, member = me % ITEMS_OF_ROW;
   const long start = (batch * heads + head) * queries + first;
@@ -71,19 +55,10 @@ __kernel GROUPED void attend_tiles(__global const float *restrict q,
     }
     for (int r = 0; r < SHARE; r++) {
       const long at = first + above + r;
-      float score = scores[r] * scale;
-      if (from + key >= keys_of(at, rows, queries, length)) score = -INFINITY;
-#if MASK
-      else {
-        const long place = batch * of_batch + (head + at / queries) * of_head +
-                           at % queries * of_query + from + key;
-#if MASK == 1
-        if (!mask[place]) score = -INFINITY;
-#else
-        score += mask[place];
-#endif
-      }
-#endif
+      const long place = batch * of_batch + (head + at / queries) * of_head +
+                         at % queries * of_query + from + key;
+      const bool is_read = from + key < keys_of(at, rows, queries, length);
+      const float score = is_read ? masked(scores[r] * scale, mask, place) : -INFINITY;
       p[(above + r) * KEYS + key] = score;
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -19,7 +19,7 @@ _OTHERS = (
     "Max Mean Min Sum",
     "Softmax plugrad_opencl.SoftmaxGrad LogSoftmax plugrad_opencl.LogSoftmaxGrad",
     "LayerNorm LayerNormGrad RMSNorm FusedBatchNorm",
-    "Attention RotaryEmbedding",
+    "Attention AttentionGrad RotaryEmbedding",
     "BroadcastTo Concat Pack Transpose",
     "BlockQuantizedMatMul DequantizeBlocks",
 )

@@ -1,4 +1,7 @@
-"""Float32 attention in one pass, and rotary embeddings; other cases are decomposed."""
+"""Float32 attention in one pass, its gradient, and rotary embeddings.
+
+Other cases are decomposed. The gradient has kernels for GPUs only.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,10 @@ MAX_SIZES = {"cpu": 256, "gpu": 128}
 MAX_ROWS = 64
 MIN_ROWS = 16
 TILE_ROWS, TILE_KEYS, TILE_ITEMS = 16, 32, 64  # of a work group on a GPU
+# The rows and keys of a tile of the gradient, by the largest size of a head. Twice as
+# many tiles are in local memory as for attention itself.
+GRADIENT_TILES = {64: (16, 32), 128: (8, 16)}
+STATISTICS = 3  # numbers per row, as in attention_gradient.cl
 
 
 @functools.cache
@@ -35,11 +42,10 @@ def _program(device: Device, name: str, items: int, mask: str, **flags: int) -> 
 
 
 @functools.cache
-def _tiles(device: Device, mask: str, **flags: int) -> Launch:
+def _tiles(device: Device, file: str, name: str, mask: str, **flags: int) -> Launch:
     how: dict[str, Any] = {"functions": source.mathematics(FLOAT32), "mask": mask}
-    how |= {"ROWS": TILE_ROWS, "KEYS": TILE_KEYS} | flags
-    name = "attend_tiles"
-    return source.kernel(device, "attention_tiles", name, TILE_ITEMS, **how)
+    how["parts"] = source.template("attention_parts", mask=mask)
+    return source.kernel(device, file, name, TILE_ITEMS, **how, **flags)
 
 
 @kernels("Attention")
@@ -62,27 +68,89 @@ def attention(
     y = empty(device, (batch, heads, queries, width), FLOAT32)
     if not y.size:
         return y
-    masked = _mask_of(mask, keys)
-    if masked is None:
+    found = _arguments(q, k, v, mask, length, causal)
+    if found is None:
         return NotImplemented
-    given, kind, strides = masked
-    shown = q if given is None else given
-    lengths = 0 if length is None else 1 if length.size == 1 else 2
-    flags = {"SIZE": size, "VALUE": width, "CAUSAL": causal}
-    flags |= {"MASK": kind, "LENGTHS": lengths}
-    arrays = (q, k, v, shown, q if length is None else length, y)
-    buffers = [t.buffer for t in arrays]
-    numbers = (heads, groups, queries, keys, *strides)
+    shown, filled, numbers, flags = found
+    buffers = [t.buffer for t in (q, k, v, shown, filled, y)]
     count = batch * heads * queries
     work, mask_type = count * keys * (size + width), source.C[shown.dtype]
     if device.style == "cpu":
         launch = _program(device, "attend", 1, mask_type, ATTENTION=1, **flags)
         launch(work, count, *buffers, *numbers, count, scale)
     else:
-        launch = _tiles(device, mask_type, **flags)
+        flags |= {"ROWS": TILE_ROWS, "KEYS": TILE_KEYS}
+        name = "attend_tiles"
+        launch = _tiles(device, "attention_tiles", name, mask_type, **flags)
         blocks = batch * groups * -(-rows // TILE_ROWS)
         launch(work, blocks * TILE_ITEMS, *buffers, *numbers, scale)
     return y
+
+
+@kernels("AttentionGrad")
+def attention_gradient(
+    dy: ClArray,
+    q: ClArray,
+    k: ClArray,
+    v: ClArray,
+    mask: ClArray | None,
+    length: ClArray | None,
+    *,
+    scale: float,
+    causal: bool,
+) -> Any:
+    """Compute scores three times, tile by tile, instead of storing them."""
+    batch, heads, queries, size = q.shape
+    groups, keys, width = v.shape[1:]
+    device, rows = q.device, heads // max(groups, 1) * queries
+    tile = next((t for n, t in GRADIENT_TILES.items() if max(size, width) <= n), None)
+    found = _arguments(q, k, v, mask, length, causal)
+    is_whole = rows >= MIN_ROWS and dy.size and k.size
+    if tile is None or found is None or not is_whole or q.dtype != FLOAT32:
+        return NotImplemented
+    shown, filled, numbers, flags = found
+    flags |= {"ROWS": tile[0], "KEYS": tile[1]}
+    dq, dk, dv = (empty(device, x.shape, FLOAT32) for x in (q, k, v))
+    statistics = empty(device, (*q.shape[:3], STATISTICS), FLOAT32)
+    given = [t.buffer for t in (dy, q, k, v, shown, filled)]
+    work = q.size // max(size, 1) * keys * (size + width)
+    steps = {
+        "attend_back_rows": (-(-rows // tile[0]), (dq, statistics)),
+        "attend_back_keys": (-(-keys // tile[1]), (statistics, dk, dv)),
+    }
+    for name, (blocks, arrays) in steps.items():
+        mask_type = source.C[shown.dtype]
+        launch = _tiles(device, "attention_gradient", name, mask_type, **flags)
+        buffers = [*given, *[t.buffer for t in arrays]]
+        items = batch * groups * blocks * TILE_ITEMS
+        launch(work, items, *buffers, *numbers, scale)
+    return [dq, dk, dv]
+
+
+def _arguments(
+    q: ClArray,
+    k: ClArray,
+    v: ClArray,
+    mask: ClArray | None,
+    length: ClArray | None,
+    causal: bool,
+) -> tuple[ClArray, ClArray, tuple[int, ...], dict[str, int]] | None:
+    """Return mask, length, numbers and flags of the kernels; None if they do not fit.
+
+    Where there is no mask or length, ``q`` takes its place.
+    """
+    heads, queries, size = q.shape[1:]
+    groups, keys, width = v.shape[1:]
+    masked = _mask_of(mask, keys)
+    if masked is None:
+        return None
+    given, kind, strides = masked
+    lengths = 0 if length is None else 1 if length.size == 1 else 2
+    flags: dict[str, int] = {"SIZE": size, "VALUE": width, "CAUSAL": causal}
+    flags |= {"MASK": kind, "LENGTHS": lengths}
+    numbers = (heads, groups, queries, keys, *strides)
+    shown = q if given is None else given
+    return shown, q if length is None else length, numbers, flags
 
 
 def _fits(device: Device, rows: int, size: int, width: int) -> bool:

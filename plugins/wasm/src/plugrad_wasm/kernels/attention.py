@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings for float32; other dtypes are decomposed."""
+"""Attention, its gradient, and rotary embeddings for float32; others are decomposed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import Any
 from plugrad.geometry import broadcast_strides, repeated_rows
 from plugrad.plugin import KernelTable
 
-from ..arrays import Shape, WasmArray, describe, empty
+from ..arrays import WasmArray, describe, empty
 from ..launch import FLOAT32, cast
 from .shape import broadcast_to
 
 kernels = KernelTable()
 MAX_SIZE = 256  # maximum size of a head, as in attention.c
+# The largest number of queries per group for which reading each key once for four
+# queries is faster than products of blocks.
+MAX_ROWS = 16
+# The rows of a block, and the bytes of the scores of all blocks computed at once.
+ROWS, MEMORY = 64, 1 << 20
 
 
 @kernels("Attention")
@@ -26,30 +31,89 @@ def attention(
     scale: float,
     causal: bool,
 ) -> Any:
-    """Read each key and value once for four queries, without storing the scores."""
-    batch, heads, queries, size = q.shape
-    groups, keys, width = v.shape[1:]
+    """Compute a few queries, or blocks of queries, without storing all scores."""
+    heads, queries, size = q.shape[1:]
+    groups, _, width = v.shape[1:]
     machine = q.machine
-    if q.dtype is not FLOAT32 or max(size, width) > MAX_SIZE:
+    if q.dtype is not FLOAT32:
         return NotImplemented
-    y = empty(machine, (batch, heads, queries, width), FLOAT32)
+    y = empty(machine, (*q.shape[:3], width), FLOAT32)
     if not y.size:
         return y
-    kind = 0
-    strides: Shape = (0, 0, 0)
+    mask, *given = _arguments(q, k, v, mask, length, causal)
+    pointers = [0 if x is None else x.pointer for x in (q, k, v, mask, length)]
+    if heads // groups * queries <= MAX_ROWS and max(size, width) <= MAX_SIZE:
+        numbers = machine.cached[describe](tuple(given))
+        machine.callers["attention_f32"](*pointers, y.pointer, numbers.pointer, scale)
+    elif k.size:
+        numbers, memory = _blocks(q, given, 1)
+        last = y.pointer, memory.pointer, numbers.pointer
+        machine.callers["attention_blocks_f32"](*pointers, *last, scale)
+    else:
+        return NotImplemented
+    return y
+
+
+@kernels("AttentionGrad")
+def attention_gradient(
+    dy: WasmArray,
+    q: WasmArray,
+    k: WasmArray,
+    v: WasmArray,
+    mask: WasmArray | None,
+    length: WasmArray | None,
+    *,
+    scale: float,
+    causal: bool,
+) -> Any:
+    """Compute blocks of queries one after the other, without storing all scores."""
+    if q.dtype is not FLOAT32 or not dy.size or not k.size:
+        return NotImplemented
+    machine = q.machine
+    mask, *given = _arguments(q, k, v, mask, length, causal)
+    gradients = [empty(machine, x.shape, FLOAT32) for x in (q, k, v)]
+    numbers, memory = _blocks(q, given, 2)
+    arrays = (dy, q, k, v, mask, length, *gradients, memory, numbers)
+    pointers = [0 if x is None else x.pointer for x in arrays]
+    machine.callers["attention_gradient_f32"](*pointers, scale)
+    return gradients
+
+
+def _arguments(
+    q: WasmArray,
+    k: WasmArray,
+    v: WasmArray,
+    mask: WasmArray | None,
+    length: WasmArray | None,
+    causal: bool,
+) -> tuple[Any, ...]:
+    """Return the mask as C reads it, and the AttentionSizes."""
+    groups, keys, width = v.shape[1:]
+    batch, heads, queries, size = q.shape
+    kind: tuple[int, ...] = (0, 0, 0, 0)
     if mask is not None:
-        kind = 1 if mask.dtype.kind == "b" else 2
-        if kind == 2 and mask.dtype is not FLOAT32:
+        if mask.dtype.kind != "b" and mask.dtype is not FLOAT32:
             mask = cast(mask, dtype=FLOAT32)
         if mask.shape[3] != keys:
             mask = broadcast_to(mask, shape=(*mask.shape[:3], keys))
-        strides = broadcast_strides(mask.shape, 4)[:3]
+        is_bool = mask.dtype.kind == "b"
+        kind = (1 if is_bool else 2, *broadcast_strides(mask.shape, 4)[:3])
     count = 0 if length is None else length.size
     sizes = (batch, heads, groups, queries, keys, size, width, int(causal))
-    numbers = machine.cached[describe]((*sizes, count, kind, *strides))
-    given = [0 if x is None else x.pointer for x in (q, k, v, mask, length, y, numbers)]
-    machine.callers["attention_f32"](*given, scale)
-    return y
+    return mask, *sizes, count, *kind
+
+
+def _blocks(q: WasmArray, sizes: list[int], arrays: int) -> tuple[WasmArray, WasmArray]:
+    """Return the argument ``numbers`` of C, and memory for this many arrays of scores.
+
+    As many groups of heads are computed at once as there is memory for.
+    """
+    batch, _, groups, queries, keys = sizes[:5]
+    rows = min(queries, ROWS)
+    block = rows * -(-keys // 16) * 16
+    slots = max(1, min(batch * groups, MEMORY // 4 // block))
+    numbers = q.machine.cached[describe]((*sizes, rows, slots))
+    return numbers, empty(q.machine, (arrays * slots * block,), FLOAT32)
 
 
 @kernels("RotaryEmbedding")

@@ -62,9 +62,25 @@ def attend(arrays, options):
     return pg.scaled_dot_product_attention(*arrays, enable_gqa=True, **options)
 
 
+def with_many_queries(random, arrays, options):
+    """Return a case with so many queries that they are computed in blocks."""
+    q, k, v = arrays
+    queries = int(random.integers(17, 300))
+    q = random.normal(size=(*q.shape[:2], queries, q.shape[3])).astype(np.float32)
+    mask = options.get("mask")
+    if mask is not None and mask.shape[2] > 1:
+        mask = np.resize(mask, (*mask.shape[:2], queries, mask.shape[3]))
+        options = options | {"mask": mask}
+    return [q, k, v], options
+
+
 @pytest.mark.parametrize("seed", range(30))
-def test_random_shapes_masks_and_lengths(seed, backend):
-    arrays, options = random_case(np.random.default_rng(seed))
+@pytest.mark.parametrize("many", [False, True])
+def test_random_shapes_masks_and_lengths(many, seed, backend):
+    random = np.random.default_rng(seed)
+    arrays, options = random_case(random)
+    if many:
+        arrays, options = with_many_queries(random, arrays, options)
     found = attend(arrays, options)
     expected = attention(*arrays, **options)
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
@@ -72,7 +88,7 @@ def test_random_shapes_masks_and_lengths(seed, backend):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_replays_and_gradients_equal_separate_kernels(seed, backend):
-    """A tape records separate kernels, which compute the same as the fused one."""
+    """A tape may record separate kernels, which compute the same as the fused one."""
     arrays, options = random_case(np.random.default_rng(seed))
     arrays = [*map(pg.asarray, arrays)]
     y = attend(arrays, options)
@@ -82,6 +98,87 @@ def test_replays_and_gradients_equal_separate_kernels(seed, backend):
     under_tape, pull = pg.vjp(lambda *xs: attend(xs, options), *arrays)
     np.testing.assert_allclose(under_tape.numpy(), y.numpy(), rtol=1e-5, atol=1e-5)
     assert [dx.shape for dx in pull(pg.ones(y.shape))] == [x.shape for x in arrays]
+
+
+def pulled_back(arrays, options, dy):
+    """Return the gradients, under jit as well, and check that both are equal."""
+
+    def gradients(*xs):
+        _, pull = pg.vjp(lambda *qkv: attend(qkv, options), *xs)
+        return pull(dy)
+
+    found = gradients(*arrays)
+    jitted = pg.jit(gradients)
+    for _ in range(3):
+        for dx, again in zip(found, jitted(*arrays), strict=True):
+            np.testing.assert_allclose(again.numpy(), dx.numpy(), rtol=1e-5, atol=1e-5)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("many", [False, True])
+def test_gradient_in_one_kernel_equals_that_of_the_parts(many, seed, backend):
+    random = np.random.default_rng(seed)
+    arrays, options = random_case(random)
+    if many:
+        arrays, options = with_many_queries(random, arrays, options)
+    xs = [*map(pg.asarray, arrays)]
+    shape = (*xs[0].shape[:3], xs[2].shape[3])
+    dy = pg.asarray(random.normal(size=shape).astype(np.float32))
+    with pg.override_gradient("Softmax", logits=lambda dy, original: original(dy)):
+        expected = pulled_back(xs, options, dy)
+    optional = [
+        None if options.get(name) is None else pg.asarray(options[name])
+        for name in ("mask", "length")
+    ]
+    attributes = {name: options[name] for name in ("scale", "causal")}
+    by_kernel = pg.run_kernel("AttentionGrad", [dy, *xs, *optional], attributes)
+    for found in (pulled_back(xs, options, dy), by_kernel):
+        for dx, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(dx.numpy(), other.numpy(), rtol=1e-4, atol=5e-5)
+
+
+def test_overrides_apply_to_the_parts(backend):
+    """A block, a registered gradient and a gradient of the mask need the parts."""
+    random = np.random.default_rng(0)
+    q, k, v = (random.normal(size=(1, 2, 4, 3)).astype(np.float32) for _ in range(3))
+    attend = lambda *xs, **mask: pg.scaled_dot_product_attention(*xs, length=3, **mask)
+    total = lambda *xs: pg.sum(attend(*xs))
+    blocked = {"logits": lambda dy: dy * 0}
+    assert np.any(pg.grad(total)(q, k, v).numpy())
+    with pg.override_gradient("Softmax", **blocked):
+        assert not np.any(pg.grad(total)(q, k, v).numpy())
+    assert np.any(pg.grad(total)(q, k, v).numpy())
+    pg.register_gradient("Softmax", backend=backend, **blocked)
+    try:
+        assert not np.any(pg.grad(total)(q, k, v).numpy())
+    finally:
+        pg.unregister_gradient("Softmax", backend=backend)
+    assert np.any(pg.grad(total)(q, k, v).numpy())
+    mask = random.normal(size=(4, 4)).astype(np.float32)
+    with_mask = lambda m: pg.sum(attend(q, k, v, mask=m) ** 2)
+    assert np.any(pg.grad(with_mask)(mask).numpy())
+
+
+def test_derivatives_of_second_order_and_forward_mode(backend):
+    random = np.random.default_rng(0)
+    sizes = (2, 4, 3, 5), (2, 2, 6, 5), (2, 2, 6, 4)
+    arrays = [random.normal(size=size).astype(np.float32) for size in sizes]
+    tangents = [random.normal(size=size).astype(np.float32) for size in sizes]
+    op = lambda *xs: attend(xs, {"length": [4, 6], "causal": True})
+    along = lambda t: op(*[x + t * d for x, d in zip(arrays, tangents, strict=True)])
+    _, tangent = pg.jvp(op, arrays, tangents)
+    step = 1e-2
+    slope = (along(step).numpy() - along(-step).numpy()) / (2 * step)
+    np.testing.assert_allclose(tangent.numpy(), slope, rtol=1e-2, atol=1e-2)
+    gradient = pg.grad(lambda *xs: pg.sum(op(*xs) ** 2))
+    _, second = pg.jvp(gradient, arrays, tangents)
+    near = [
+        gradient(*[x + t * d for x, d in zip(arrays, tangents, strict=True)]).numpy()
+        for t in (-step, step)
+    ]
+    slope = (near[1] - near[0]) / (2 * step)
+    np.testing.assert_allclose(second.numpy(), slope, rtol=2e-2, atol=2e-2)
 
 
 def test_gradients_with_groups_and_lengths(backend):
@@ -140,6 +237,12 @@ def test_large_scores_and_infinities(backend):
     assert math.isnan(pg.scaled_dot_product_attention(infinite, k, v).item())
     k[0, 0, 1] = np.nan  # keys beyond the length are not read
     assert pg.scaled_dot_product_attention(q, k, v, length=1).item() == 1.0
+    many = np.repeat(q, 40, 2)
+    y = pg.scaled_dot_product_attention(many, k, v, length=1)
+    np.testing.assert_array_equal(y.numpy(), 1.0)
+    k[0, 0, 1] = 1.0
+    dq = pg.grad(lambda q: pg.sum(pg.scaled_dot_product_attention(q, k, v, length=0)))
+    np.testing.assert_array_equal(dq(many).numpy(), 0.0)
 
 
 Q, K, V = (np.ones(s, np.float32) for s in ((2, 6, 3, 4), (2, 2, 5, 4), (2, 2, 5, 2)))

@@ -528,6 +528,14 @@ TABLE = [
         (2, 1, 4, 3),
         (2, 1, 4, 2),
     ),
+    (
+        "AttentionGrad",
+        lambda *xs: kernel("AttentionGrad", scale=0.5, causal=True)(*xs, None, None)[1],
+        (2, 2, 2, 2),
+        (2, 2, 2, 3),
+        (2, 1, 4, 3),
+        (2, 1, 4, 2),
+    ),
     ("RotaryEmbedding", pg.rotary_embedding, (2, 3, 5), (3, 2), (3, 2)),
     (
         "BlockQuantizedMatMul",

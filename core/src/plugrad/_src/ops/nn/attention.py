@@ -1,6 +1,7 @@
-"""Attention and rotary embeddings. Kernels: ``Attention RotaryEmbedding``.
+"""Attention and rotary embeddings.
 
-Both kernels are fused: tapes record the ops that they consist of.
+Kernels: ``Attention AttentionGrad RotaryEmbedding``. All are fused: tapes record the
+ops that they consist of, or Attention with AttentionGrad as its gradient.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ from typing import Any, Unpack
 import numpy as np
 
 from plugrad import geometry
-from plugrad._src.engine.dispatch import run
+from plugrad._src.engine.dispatch import run, run_many
 from plugrad._src.ops.array import ranges
-from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
+from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce, shape
 from plugrad._src.ops.linalg import products
-from plugrad._src.registry.contract import Kernel, Spec, decomposition
+from plugrad._src.registry.contract import (
+    Kernel,
+    Spec,
+    decomposition,
+    joint_gradient,
+)
 from plugrad._src.tensor.arguments import finite, flag, misfit
-from plugrad._src.tensor.dtypes import BOOL, INT32, LIMITS, dtype_kind
+from plugrad._src.tensor.dtypes import BOOL, FLOAT32, INT32, LIMITS, dtype_kind
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -28,6 +34,8 @@ __all__ = ["rotary_embedding", "scaled_dot_product_attention"]
 
 OP = "scaled_dot_product_attention"
 Maybe = Tensor | None
+MIN_CAUSAL_QUERIES = 128  # the fewest for which AttentionGrad leaves out many keys
+MAX_STORED_SCORES = 1 << 24  # 64 MiB of float32
 
 
 # --- attention -------------------------------------------------------------------
@@ -234,6 +242,48 @@ def _length(length: TensorLike, lead: Shape) -> Tensor:
     return found if found.shape == sizes else run(shape.RESHAPE, found, shape=sizes)
 
 
+def _rows(heads: Tensor | Spec, groups: int) -> Shape:
+    """Return the first three sizes if the heads of a group are one matrix."""
+    batch, count, queries, _ = heads.shape
+    return (batch, groups, count // max(groups, 1) * queries)
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    """Return ``[batch, groups, rows, ...]``: the heads of each group as one matrix."""
+    if x.shape[1] == groups:
+        return x
+    return run(shape.RESHAPE, x, shape=(*_rows(x, groups), x.shape[3]))
+
+
+def _ungrouped(x: Tensor, heads: int) -> Tensor:
+    """Return ``[batch, heads, queries, ...]``: the inverse of ``_grouped``."""
+    batch, groups, rows, size = x.shape
+    if heads == groups:
+        return x
+    queries = rows * groups // heads
+    return run(shape.RESHAPE, x, shape=(batch, heads, queries, size))
+
+
+def _weights(
+    q: Tensor, k: Tensor, mask: Maybe, length: Maybe, scale: float, causal: bool
+) -> Tensor:
+    """Return how much each query attends to each key, ``[batch, heads, q, k]``."""
+    groups, keys = k.shape[1:3]
+    queries = q.shape[2]
+    scores = products.matmul(_grouped(q, groups) * scale, k, transpose_b=True)
+    scores = _ungrouped(scores, q.shape[1])
+    if mask is not None and mask.dtype is not BOOL:
+        scores = scores + creation.cast(mask, scores.dtype)
+    allowed = _allowed(queries, keys, mask, length, causal)
+    if allowed is None:
+        return softmax.softmax(scores)
+    # Not -inf: a query that attends to no key would give NaN, also in the gradient.
+    weights = softmax.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
+    if mask is not None or length is not None:  # a query may attend to no key
+        weights = compare.where(allowed, weights, 0.0)
+    return weights
+
+
 @decomposition(ATTENTION)
 def _(
     q: Tensor,
@@ -245,29 +295,9 @@ def _(
     scale: float,
     causal: bool,
 ) -> Tensor:
-    batch, heads, queries, size = q.shape
-    groups, keys = k.shape[1:3]
-    rows = (batch, groups, heads // max(groups, 1) * queries)
-    if groups != heads:
-        q = run(shape.RESHAPE, q, shape=(*rows, size))
-    scores = products.matmul(q * scale, k, transpose_b=True)
-    if groups != heads:
-        scores = run(shape.RESHAPE, scores, shape=(batch, heads, queries, keys))
-    if mask is not None and mask.dtype is not BOOL:
-        scores = scores + creation.cast(mask, scores.dtype)
-    allowed = _allowed(queries, keys, mask, length, causal)
-    if allowed is None:
-        weights = softmax.softmax(scores)
-    else:
-        # Not -inf: a query that attends to no key would give NaN, also in the gradient.
-        weights = softmax.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
-        if mask is not None or length is not None:  # a query may attend to no key
-            weights = compare.where(allowed, weights, 0.0)
-    if groups != heads:
-        weights = run(shape.RESHAPE, weights, shape=(*rows, keys))
-    y = products.matmul(weights, v)
-    sizes = (batch, heads, queries, v.shape[3])
-    return y if groups == heads else run(shape.RESHAPE, y, shape=sizes)
+    weights = _weights(q, k, mask, length, scale, causal)
+    y = products.matmul(_grouped(weights, k.shape[1]), v)
+    return _ungrouped(y, q.shape[1])
 
 
 def _allowed(
@@ -291,6 +321,109 @@ def _allowed(
     if len(found) < 2:
         return found[0] if found else None
     return compare.logical_and(*found)
+
+
+# --- the gradient of attention ---------------------------------------------------
+
+
+def _attention_grad_spec(
+    dy: Spec,
+    q: Spec,
+    k: Spec,
+    v: Spec,
+    mask: Spec | None,
+    length: Spec | None,
+    **attributes: Any,
+) -> tuple[Spec, ...]:
+    y = _attention_spec(q, k, v, mask, length, **attributes)
+    if dy.shape != y.shape:
+        raise misfit(OP, f"dy must have the shape of the result, {y.shape}", dy)
+    return q, k, v
+
+
+ATTENTION_GRAD = Kernel(
+    "AttentionGrad(dy: floating, q: dy, k: dy, v: dy, mask?: bool | floating, "
+    "length?: int32; scale: float, causal: bool) -> dq, dk, dv",
+    out=_attention_grad_spec,
+    fused=True,
+    op=OP,
+    doc="""The gradients of Attention with respect to ``q``, ``k`` and ``v``.
+
+    ``p`` are the weights that Attention multiplies by ``v``, and 0 for keys that a
+    query does not attend to. With ``dp = dy · vᵀ`` and
+    ``ds = p · (dp - sum(p · dp)) · scale``, where the sum is over the keys, the
+    results are ``dq = ds · k``, ``dk = dsᵀ · q`` and ``dv = pᵀ · dy``; the last two are
+    summed over the heads of a group. The other arguments are those of
+    Attention.""",
+)
+
+
+@decomposition(ATTENTION_GRAD)
+def _(
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Maybe,
+    length: Maybe,
+    *,
+    scale: float,
+    causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    heads = q.shape[1]
+    groups = k.shape[1]
+    weights = _weights(q, k, mask, length, scale, causal)
+    dy = _grouped(dy, groups)
+    d = _ungrouped(products.matmul(dy, v, transpose_b=True), heads)
+    part = run(reduce.SUM, weights * d, axis=(3,), keepdims=True)
+    scores = _grouped(weights * (d - part) * scale, groups)
+    weights = _grouped(weights, groups)
+    dq = _ungrouped(products.matmul(scores, k), heads)
+    dk = products.matmul(scores, _grouped(q, groups), transpose_a=True)
+    return dq, dk, products.matmul(weights, dy, transpose_a=True)
+
+
+def _attention_gradient(
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Maybe,
+    length: Maybe,
+    scale: float,
+    causal: bool,
+) -> tuple[Tensor, ...]:
+    how = {"scale": scale, "causal": causal}
+    return run_many(ATTENTION_GRAD, dy, q, k, v, mask, length, **how)
+
+
+def _gradient_pays(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Maybe,
+    length: Maybe,
+    *,
+    scale: float,
+    causal: bool,
+) -> bool:
+    """Return whether AttentionGrad is better than separate kernels.
+
+    It computes the scores again, which takes a sixth more time. But it leaves out keys
+    to which no query attends, and does not store the scores: see
+    ``benchmarks/attention.py``. Other dtypes are decomposed, because no backend has a
+    kernel for them.
+    """
+    batch, heads, queries, _ = q.shape
+    keys = k.shape[2]
+    leaves_out = length is not None or (causal and queries >= MIN_CAUSAL_QUERIES)
+    is_large = batch * heads * queries * keys > MAX_STORED_SCORES
+    return q.dtype is FLOAT32 and (leaves_out or is_large)
+
+
+joint_gradient(
+    ATTENTION, ("q", "k", "v"), ATTENTION_GRAD, _attention_gradient, _gradient_pays
+)
 
 
 # --- rotary embeddings -----------------------------------------------------------
