@@ -83,6 +83,7 @@ CONVOLUTIONS = [
     (32, 56, 64, 256, 1),
     (32, 14, 1024, 256, 1),
 ]
+HALF_CONVOLUTIONS = [(32, 56, 64, 64, 3), (32, 14, 1024, 256, 1)]  # of bfloat16
 # Convolutions whose gradients are measured.
 GRADIENTS = [(32, 56, 64, 64, 3), (32, 14, 1024, 256, 1)]
 # Batch, heads, length, size of a head; each query attends to the keys before it.
@@ -108,18 +109,27 @@ def product_cases(quick: bool) -> dict[str, GpuCase]:
         b = (n, k) if "b" in transposed else (k, n)
         arrays = [((*lead, *a), dtype), ((*lead, *b), dtype)]
         found[name] = GpuCase(f"matmul_{transposed}", arrays, 2.0 * batch * m * k * n)
-    calls = [("conv", given) for given in CONVOLUTIONS]
-    calls += [(f"conv_grad_{x}", given) for given in GRADIENTS for x in "xw"]
-    for call, (batch, side, channels, out, window) in calls:
+    return found | convolution_cases(quick) | attention_cases(quick)
+
+
+def convolution_cases(quick: bool) -> dict[str, GpuCase]:
+    """Return convolutions and their gradients; ``work`` is in operations."""
+    divisor = QUICK_DIVISOR if quick else 1
+    found = {}
+    calls = [("conv", given, "float32") for given in CONVOLUTIONS]
+    calls += [("conv", given, "bfloat16") for given in HALF_CONVOLUTIONS]
+    calls += [(f"conv_grad_{x}", given, "float32") for given in GRADIENTS for x in "xw"]
+    for call, (batch, side, channels, out, window), dtype in calls:
         what = {"x": ", gradient of x", "w": ", gradient of w"}.get(call[-1], "")
+        what += "" if dtype == "float32" else f", {dtype}"
         name = f"conv{window}x{window} {batch} x {side}^2 x {channels} to {out}{what}"
         x = (batch, *[max(side * 4 // divisor, 4) if quick else side] * 2, channels)
         w = (window, window, channels, out)
         dy = (*x[:3], out)
-        arrays = [(shape, "float32") for shape in (x, w, dy)]
+        arrays = [(shape, dtype) for shape in (x, w, dy)]
         work = 2.0 * math.prod(dy) * channels * window**2
         found[name] = GpuCase(call, arrays, work)
-    return found | attention_cases(quick)
+    return found
 
 
 def attention_cases(quick: bool) -> dict[str, GpuCase]:

@@ -312,6 +312,49 @@ def test_bfloat16_uses_matrix_units():
     in_gpu_style("check_halves()")
 
 
+def check_convolutions_of_halves() -> None:
+    """Check convolutions of bfloat16 and their gradients, as in ``check_halves``."""
+    found = []
+
+    def choose(device, dtype, precision, *sizes):
+        found.append(precision)
+        return TILES[0][-1]
+
+    tiles.chosen = choose
+    xs = numbers(2, 9, 9, 8), numbers(3, 3, 8, 12)
+    bias = numbers(12)
+    halves = [pg.asarray(x, dtype="bfloat16") for x in xs]
+    convolve = lambda x, w: pg.conv2d(x, w, pad="same", strides=2)
+    with pg.use_backend("cpu"):
+        y, pull = pg.vjp(convolve, *xs)
+        dy = numbers(*y.shape)
+        fused = pg.fused.conv2d(*xs, bias, activation="relu").numpy()
+        expected = [x.numpy() for x in (y, *pull(pg.asarray(dy)))]
+    product = np.maximum(numbers(20, 16) @ numbers(16, 24), 0)
+    for has_units in (False, True):
+        tiles.has_matrix_units = lambda device, units, found=has_units: found
+        for kernel in KERNELS.values():
+            getattr(kernel, "known", {}).clear()
+        found.clear()
+        y, pull = pg.vjp(convolve, *halves)
+        results = [y, *pull(pg.asarray(dy, dtype="bfloat16"))]
+        narrow_bias = pg.asarray(bias, dtype="bfloat16")
+        results.append(pg.fused.conv2d(*halves, narrow_bias, activation="relu"))
+        for result, value in zip(results, [*expected, fused], strict=True):
+            np.testing.assert_array_equal(result.numpy(), value.astype(pg.bfloat16))
+        matrices = [
+            pg.asarray(numbers(*shape), dtype="bfloat16")
+            for shape in ((20, 16), (16, 24))
+        ]
+        y = pg.fused.matmul(*matrices, activation="relu")
+        np.testing.assert_array_equal(y.numpy(), product.astype(pg.bfloat16))
+        assert {*found} == {"tf32" if has_units else "float32"}
+
+
+def test_convolutions_of_bfloat16_use_matrix_units():
+    in_gpu_style("check_convolutions_of_halves()")
+
+
 def test_float64_has_tiles_that_fit():
     found = tiles.chosen.__wrapped__(
         device(), np.dtype(np.float64), "tf32", 1, 4096, 4096, 4096

@@ -11,20 +11,21 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from plugrad.geometry import Windows, contiguous_strides
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, takes_bfloat16
 
-from .. import winograd
+from .. import tiles, winograd
 from ..arrays import ClArray, Shape, filled
 from ..moves import put
 from ..multiply import product
-from ..products import Finish, Image, Matrix, fits, table
+from ..products import BFLOAT16, Finish, Image, Matrix, fits, table
 from ..tiles import MAX_PLACE, place, places
 from . import depthwise
+from .creation import FLOAT32, cast
 from .shape import reverse, transpose
 from .slicing import pad
 
@@ -33,10 +34,37 @@ kernels = KernelTable()
 Places = list[tuple[int, int]]  # pairs of offset and place, see ``tiles.places``
 
 
+def from_halves(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a convolution take bfloat16 if matrix units multiply it without rounding.
+
+    They read float32 numbers, so the inputs are converted. ``halves`` tells the kernel
+    that its inputs come from bfloat16.
+    """
+
+    @takes_bfloat16
+    @functools.wraps(kernel)
+    def call(a: ClArray, b: ClArray, *, geometry: Windows, **options: Any) -> Any:
+        if a.dtype != BFLOAT16:
+            return kernel(a, b, geometry=geometry, **options)
+        if geometry.depthwise or not tiles.multiplies_halves(a.device):
+            return NotImplemented
+        wide = [cast(x, dtype=FLOAT32) for x in (a, b)]
+        y = kernel(*wide, geometry=geometry, halves=True, **options)
+        return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
+
+    return call
+
+
 @kernels("Conv3D")
 @kernels("Conv2D")
+@from_halves
 def conv(
-    x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
+    x: ClArray,
+    filter: ClArray,
+    *,
+    geometry: Windows,
+    finish: Finish | None = None,
+    halves: bool = False,
 ) -> Any:
     """Return the product ``[outputs, tc] @ [tc, k]`` of windows and filter."""
     if geometry.depthwise:
@@ -59,12 +87,16 @@ def conv(
         if not fits(left.x.shape):
             return NotImplemented
     sizes = (g, outputs, k, positions * c)
-    return product(y, sizes, left, right, y_batch=k, y_row=all_k, finish=finish)
+    layout: dict[str, Any] = {"y_batch": k, "y_row": all_k}
+    return product(y, sizes, left, right, **layout, finish=finish, halves=halves)
 
 
 @kernels("Conv3DBackpropFilterV2")
 @kernels("Conv2DBackpropFilter")
-def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
+@from_halves
+def backprop_filter(
+    x: ClArray, dy: ClArray, *, geometry: Windows, halves: bool = False
+) -> Any:
     """Return the filter gradient ``[tc, outputs] @ [outputs, k]``."""
     if geometry.depthwise:
         df = depthwise.backprop_filter(x, dy, geometry=geometry)
@@ -82,12 +114,16 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
     left = rows._replace(row=1, step=0, rows=rows.steps, steps=rows.rows, down=True)
     sizes = (g, positions * c, k, outputs)
     right = Matrix(dy, all_k, 1, k)
-    return product(shape, sizes, left, right, y_batch=k, y_row=all_k)
+    layout: dict[str, Any] = {"y_batch": k, "y_row": all_k}
+    return product(shape, sizes, left, right, **layout, halves=halves)
 
 
 @kernels("Conv3DBackpropInputV2")
 @kernels("Conv2DBackpropInput")
-def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
+@from_halves
+def backprop_input(
+    dy: ClArray, filter: ClArray, *, geometry: Windows, halves: bool = False
+) -> Any:
     """Return the input gradient: ``[outputs, tk] @ [tk, c]`` for each phase."""
     if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
@@ -105,13 +141,13 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
     if not fits(padded.x.shape, filter.shape):
         return NotImplemented
     if max(strides) == 1:
-        return _phase_elements(padded, filter, geometry, phases[0])
+        return _phase_elements(padded, filter, geometry, phases[0], halves)
     dx = filled(dy.device, shape, 0, dy.dtype)
     order = contiguous_strides(shape)
     phase_strides = [n * s for n, s in zip(order, strides, strict=True)]
     for phase in phases:
         if phase.positions and 0 not in phase.size:
-            y = _phase_elements(padded, filter, geometry, phase)
+            y = _phase_elements(padded, filter, geometry, phase, halves)
             start = sum(map(math.prod, zip(phase.start, order[1:], strict=False)))
             put(y, dx, y.shape, contiguous_strides(y.shape), phase_strides, 0, start)
     return dx
@@ -137,7 +173,7 @@ def _flipped(windows: Windows) -> Windows | None:
 
 
 def _phase_elements(
-    dy: Located, filter: ClArray, windows: Windows, phase: _Phase
+    dy: Located, filter: ClArray, windows: Windows, phase: _Phase, halves: bool
 ) -> ClArray:
     """Return the elements of ``dx`` in one phase."""
     c, k = windows.group.filter_shape[-2:]
@@ -151,7 +187,8 @@ def _phase_elements(
     b_rows = table(dy.x.device, positions, channels)
     right = Matrix(filter, step=all_k, batch=k, rows=b_rows, run=k)
     sizes = (windows.groups, math.prod(outputs), c, len(phase.positions) * k)
-    return product((*outputs, all_c), sizes, left, right, y_batch=c, y_row=all_c)
+    layout: dict[str, Any] = {"y_batch": c, "y_row": all_c}
+    return product((*outputs, all_c), sizes, left, right, **layout, halves=halves)
 
 
 # --- offsets and places -----------------------------------------------------------

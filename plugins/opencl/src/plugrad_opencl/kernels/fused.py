@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from plugrad.plugin import KernelTable
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable, takes_bfloat16
 
+from .. import tiles
 from ..arrays import ClArray
 from ..elementwise import Function
-from ..products import FINISH, Finish
+from ..products import BFLOAT16, FINISH, Finish
 from . import conv, depthwise, linalg
 from .activation import kernels as activations
 from .binary import kernels as binary
+from .creation import FLOAT32, cast
 
 _NAMES = {"relu": "Relu", "relu6": "Relu6", "elu": "Elu", "sigmoid": "Sigmoid"}
 
@@ -34,9 +37,12 @@ def _fused(linear: Function, fits: Function) -> Function:
         *,
         activation: str,
         leaky_relu_alpha: float,
+        halves: bool = False,
         **attrs: Any,
     ) -> Any:
         n = fits(a, b, **attrs) if a.size and b.size else None
+        if halves:
+            attrs["halves"] = True
         row = bias is None or (bias.shape[-1:] == (n,) and bias.size == n)
         if n is not None and row and activation in FINISH:
             finish = Finish(bias, activation, leaky_relu_alpha)
@@ -55,18 +61,39 @@ def _fused(linear: Function, fits: Function) -> Function:
     return kernel
 
 
+def _from_halves(kernel: Function) -> Function:
+    """Let a kernel take bfloat16 if matrix units multiply it without rounding."""
+
+    @takes_bfloat16
+    def call(*xs: ClArray | None, **attrs: Any) -> Any:
+        a, *_ = xs
+        if a is None or a.dtype != BFLOAT16:
+            return kernel(*xs, **attrs)
+        if not tiles.multiplies_halves(a.device):
+            return NotImplemented
+        wide = [None if x is None else cast(x, dtype=FLOAT32) for x in xs]
+        y = kernel(*wide, **attrs, halves=True)
+        return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
+
+    return call
+
+
 def _columns(a: ClArray, b: ClArray, transpose_a: bool, transpose_b: bool) -> Any:
     m = a.shape[-1 if transpose_a else -2]
     n = b.shape[-2 if transpose_b else -1]
     return n if m > linalg.MEMORY_BOUND_ROWS and n > 1 else None
 
 
+def _groups_of_one(x: ClArray, filter: ClArray, geometry: Windows) -> int | None:
+    return filter.shape[-1] if geometry.groups == 1 else None
+
+
+def _output_channels(x: ClArray, filter: ClArray, geometry: Windows) -> int:
+    return geometry.out_shape[-1]
+
+
 kernels = KernelTable(
-    FusedConv2D=_fused(
-        conv.conv, lambda x, f, geometry: f.shape[-1] if geometry.groups == 1 else None
-    ),
-    FusedDepthwiseConv2D=_fused(
-        depthwise.conv, lambda x, f, geometry: geometry.out_shape[-1]
-    ),
-    _FusedMatMul=_fused(linalg.batch_matmul, _columns),
+    FusedConv2D=_from_halves(_fused(conv.conv, _groups_of_one)),
+    FusedDepthwiseConv2D=_fused(depthwise.conv, _output_channels),
+    _FusedMatMul=_from_halves(_fused(linalg.batch_matmul, _columns)),
 )
