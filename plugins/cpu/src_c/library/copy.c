@@ -233,9 +233,11 @@ static void join_rows(u32 item, u32 end, void *ctx) {
     }
 }
 
-/* Concatenates the rows of the parts: each row of y has `width` bytes. */
+/* Concatenates the rows of the parts: each row of y has `width` bytes. If several parts
+   write to the same cache line, the rows of a task stay in the first-level cache. */
 EXPORT("join") void join(const Part *parts, u32 count, u8 *y, u32 rows, u32 width) {
-    u32 down = MAX(1, TILE_BYTES / width);
+    enum { CACHE_LINE = 64, NARROW_BYTES = 1 << 14 };
+    u32 down = MAX(1, (width < count * CACHE_LINE ? NARROW_BYTES : TILE_BYTES) / width);
     Joined s = {parts, y, width, rows, count, down};
     u64 grain = 2ull * TILE_BYTES * count / ((u64)down * width);
     parallel_for(join_rows, &s, CEIL_DIV(rows, down) * count, (u32)MAX(1, grain));
