@@ -23,7 +23,6 @@ enum { PACK_FIRST_MAX_ROWS = 0, PACK_GROUP_PANELS = 1 };
 enum { TASK_MIN_MULTIPLY_ADDS = 0, TASK_MAX_MULTIPLY_ADDS = 1, TASKS_PER_THREAD = 0 };
 enum { IN_PLACE_MAX_SPAN = 0, PAGE_ELEMENTS = 1, PACK_A_MIN_COLUMNS = 0 };
 enum { TASK_MIN_PANELS = 1 };
-#define thread_count() (u32)1 /* its value does not matter on this target */
 #else
 /* The minimum number of multiply-adds for which waking a thread (about 5 us) pays off,
    and the maximum number per task (2 to 4 ms). */
@@ -356,6 +355,9 @@ enum { GEMV_MAX_ROWS = 4 };
 enum { ROWS_AT_ONCE = 8, COLUMNS_AT_ONCE = 8 };
 /* The number of rows of a for which a row of b is read once: with 32 registers, two. */
 enum { ROWS_OF_A = LANES == 16 ? 2 : 1 };
+/* The number of vectors of columns that are computed together. On WebAssembly, each
+   computed address costs instructions, and constant offsets do not. */
+enum { PARTS_AT_ONCE = READS_IN_PLACE ? 1 : 8 };
 
 #if READS_IN_PLACE
 typedef Vector Part;
@@ -389,23 +391,41 @@ typedef struct {
     u32 rows, columns, k;
 } Thin;
 
-/* Adds a b to `high` rows of c for `count` rows of b (at most ROWS_AT_ONCE). The elements
-   of each row are contiguous. */
+/* Adds a b to `high` rows of c for `count` rows of b (at most ROWS_AT_ONCE), in `parts`
+   vectors of columns at a time, from column j on. Returns the column after the last one.
+   The elements of each row are contiguous. */
+INLINE u32 add_parts(const Thin *s, u32 high, u32 count, u32 parts, u32 j,
+                     Part (*factors)[ROWS_AT_ONCE], const f32 *b, f32 *restrict c) {
+    Part sums[ROWS_OF_A][PARTS_AT_ONCE];
+    for (; j + parts * WIDTH <= s->columns; j += parts * WIDTH) {
+        f32 *to = c + j;
+        for (u32 i = 0; i < high; i++)
+            for (u32 p = 0; p < parts; p++)
+                sums[i][p] = part_at(to + (i32)i * s->c_row + p * WIDTH);
+        for (u32 r = 0; r < count; r++) {
+            const f32 *row = b + (i64)r * s->b_row + j;
+            for (u32 p = 0; p < parts; p++) {
+                Part y = part_at(row + p * WIDTH);
+                for (u32 i = 0; i < high; i++)
+                    sums[i][p] = multiply_add(factors[i][r], y, sums[i][p]);
+            }
+        }
+        for (u32 i = 0; i < high; i++)
+            for (u32 p = 0; p < parts; p++)
+                set_part(to + (i32)i * s->c_row + p * WIDTH, sums[i][p]);
+    }
+    return j;
+}
+
+/* Adds a b to `high` rows of c for `count` rows of b. */
 INLINE void add_rows(const Thin *s, u32 high, u32 count, const f32 *a, const f32 *b,
                      f32 *restrict c) {
-    Part factors[ROWS_OF_A][ROWS_AT_ONCE], sums[ROWS_OF_A];
+    Part factors[ROWS_OF_A][ROWS_AT_ONCE];
     for (u32 i = 0; i < high; i++)
         for (u32 r = 0; r < count; r++)
             factors[i][r] = repeated(a[(i32)i * s->a_row + (i32)r * s->a_column]);
-    u32 j = 0;
-    for (; j + WIDTH <= s->columns; j += WIDTH) {
-        for (u32 i = 0; i < high; i++) sums[i] = part_at(c + (i32)i * s->c_row + j);
-        for (u32 r = 0; r < count; r++) {
-            Part y = part_at(b + (i64)r * s->b_row + j);
-            for (u32 i = 0; i < high; i++) sums[i] = multiply_add(factors[i][r], y, sums[i]);
-        }
-        for (u32 i = 0; i < high; i++) set_part(c + (i32)i * s->c_row + j, sums[i]);
-    }
+    u32 j = add_parts(s, high, count, PARTS_AT_ONCE, 0, factors, b, c);
+    if (PARTS_AT_ONCE > 1) j = add_parts(s, high, count, 1, j, factors, b, c);
     for (; j < s->columns; j++)
         for (u32 i = 0; i < high; i++)
             for (u32 r = 0; r < count; r++)
@@ -519,8 +539,7 @@ static bool skips_packing(const Gemm *g) {
     if (g->pack || g->offset || g->starts || g->accumulate) return false;
     if (g->n == 1) return g->c_row == 1 && g->b_row == 1;
     bool are_dots = g->b_column != 1 && g->a_column == 1;
-    u32 max_rows = READS_IN_PLACE || are_dots ? GEMV_MAX_ROWS : GEMV_MAX_ROWS - 1;
-    bool small = g->m <= max_rows || (u64)g->m * g->n * g->k <= 512;
+    bool small = g->m <= GEMV_MAX_ROWS || (u64)g->m * g->n * g->k <= 512;
     return small && (g->b_column == 1 || are_dots);
 }
 

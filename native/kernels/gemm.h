@@ -68,17 +68,13 @@ INLINE f32 *packed_row(f32 *to, u32 t, u32 depth) {
     return to + t / PACKED_MR * PACKED_MR * depth + t % PACKED_MR;
 }
 
-/* Returns the number of columns per task of a product with few rows. On native targets,
-   each thread gets one task if possible, because the hardware prefetches long parts of
-   rows of B; the maximum keeps the sums in the first-level cache. */
+/* Returns the number of columns per task of a product with few rows. Each thread gets one
+   task if possible, because the hardware prefetches long parts of rows of B; the maximum
+   keeps the sums in the first-level cache. */
 INLINE u32 task_columns(u32 n) {
     enum { MIN_COLUMNS = 256, MAX_COLUMNS = 4096 };
-#if READS_IN_PLACE
     u32 fair = CEIL_DIV(n, thread_count() * MIN_COLUMNS) * MIN_COLUMNS;
     return MIN(fair, MAX_COLUMNS);
-#else
-    return MIN_COLUMNS;
-#endif
 }
 
 /* Computes the product; m, n, k and batches are at least 1. */

@@ -77,7 +77,7 @@ void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
 
 /* Returns the index of this thread, from 0 (the caller) to threads - 1. */
 u32 thread_id(void);
-/* Returns the maximum number of threads. Defined only with READS_IN_PLACE. */
+/* Returns the maximum number of threads. */
 u32 thread_count(void);
 
 /* On native targets: returns scratch memory, aligned to cache lines, that belongs to this

@@ -45,8 +45,10 @@ EXPORT_DATA u8 this_module; /* its address identifies the module */
 static _Thread_local u32 thread_index;
 
 u32 thread_id(void) { return thread_index; }
+u32 thread_count(void) { return MAX(1, pool.threads); }
 #else
 u32 thread_id(void) { return 0; }
+u32 thread_count(void) { return 1; }
 #endif
 
 /* Waits until no thread is in a body. Threads that wake up later find no open run. */
