@@ -46,8 +46,8 @@ static void begin_rows(const Attention *s, Block *b, u32 batch, u32 group, u32 f
     }
 }
 
-/* Computes the scores of `rows` rows for two keys, or for one if both pointers are
-   equal. */
+/* Computes the scores of `rows` rows for two keys, k0 and k1. For a single key, both are
+   the same. The scores have room for one more. */
 INLINE void score_pair(Block *b, const f32 *k0, const f32 *k1, u32 size, u32 j, u32 rows) {
     vec a[ROWS], c[ROWS];
     for (u32 r = 0; r < rows; r++) a[r] = c[r] = VEC(0);
@@ -68,7 +68,7 @@ INLINE void score_pair(Block *b, const f32 *k0, const f32 *k1, u32 size, u32 j, 
     }
     for (u32 r = 0; r < rows; r++) {
         b->p[r][j] = reduce_add(a[r]);
-        if (k1 != k0) b->p[r][j + 1] = reduce_add(c[r]);
+        b->p[r][j + 1] = reduce_add(c[r]);
     }
 }
 

@@ -38,6 +38,7 @@ INLINE void mask_scores(const AttentionSizes *s, const void *mask, f32 *p, u32 b
         for (u32 j = 0; j < n; j++) p[j] = allowed[j] ? p[j] : -INFINITY;
     } else if (s->mask_kind != MASK_NONE) {
         const f32 *added = (const f32 *)mask + at;
-        for (u32 j = 0; j < n; j++) p[j] += added[j];
+        for (u32 j = 0; j < n; j++) /* -inf excludes a key whose score is NaN as well */
+            p[j] = added[j] == -INFINITY ? -INFINITY : p[j] + added[j];
     }
 }

@@ -18,7 +18,9 @@ typedef struct {
     const void *mask;
     const i32 *lengths;
     f32 *y, *dq, *dk, *dv;
-    f32 *memory; /* `slots` times the scores of one block, and their gradient */
+    /* The scores of a block for each slot; then, for a gradient, as much for their
+       gradients; and then the queries of a block for each slot. */
+    f32 *memory;
     AttentionSizes sizes;
     u32 rows, slots; /* the largest number of queries of a block */
     f32 scale;
@@ -31,6 +33,7 @@ typedef struct {
     u32 group, count, head, query, rows;
     u32 keys, stride; /* keys that a query attends to; elements of a row of p */
     f32 *p, *dp;      /* [count, rows, stride]: softmax of the scores; its gradient */
+    f32 *q;           /* [count, rows, size]: the queries times the scale */
 } Block;
 
 /* Rows of scores are padded to whole vectors. */
@@ -66,8 +69,9 @@ static Matrix keys_of(const Block *b, const f32 *x, u32 width) {
     return (Matrix){x + b->group * batch, width, 1, batch};
 }
 
-static Matrix scores_of(const Block *b, const f32 *p) {
-    return (Matrix){p, b->stride, 1, (size_t)b->rows * b->stride};
+/* A matrix of the block in its own memory. */
+static Matrix own(const Block *b, const f32 *x, u32 width) {
+    return (Matrix){x, width, 1, (size_t)b->rows * width};
 }
 
 /* Computes c = a b or, if `accumulate`, c += a b. `c` must not be transposed. */
@@ -101,17 +105,28 @@ static void soften(f32 *p, u32 n, u32 stride) {
     for (u32 j = 0; j < stride; j += LANES) STORE(p + j, MUL(VLOAD(p + j), by));
 }
 
+/* Multiplies the queries by the scale before their products, so that these overflow
+   only if their results do. */
+static void scale_rows(u32 begin, u32 end, void *ctx) {
+    const Block *b = ctx;
+    Matrix rows = rows_of(b, b->s->q, b->s->sizes.size);
+    u32 size = b->s->sizes.size;
+    for (u32 i = begin; i < end; i++) {
+        const f32 *q = rows.at + i / b->rows * rows.batch + i % b->rows * size;
+        f32 *restrict to = b->q + (size_t)i * size;
+        for (u32 j = 0; j < size; j++) to[j] = q[j] * b->s->scale;
+    }
+}
+
 static void soften_rows(u32 begin, u32 end, void *ctx) {
     const Block *b = ctx;
     const Task *s = b->s;
-    vec scale = VEC(s->scale);
     for (u32 i = begin; i < end; i++) {
         u32 group = b->group + i / b->rows, query = b->query + i % b->rows;
         u32 batch = group / s->sizes.groups;
         u32 head = group % s->sizes.groups * heads_per_group(s) + b->head;
         u32 n = keys_before(&s->sizes, s->lengths, batch, query);
         f32 *p = b->p + (size_t)i * b->stride;
-        for (u32 j = 0; j < n; j += LANES) STORE(p + j, MUL(VLOAD(p + j), scale));
         mask_scores(&s->sizes, s->mask, p, batch, head, query, 0, n);
         soften(p, n, b->stride);
     }
@@ -147,14 +162,16 @@ static void attend(const Block *b) {
     u32 size = s->sizes.size, width = s->sizes.width, keys = b->keys, rows = b->rows;
     u32 grain = MAX(1, 65536 / b->stride);
     Matrix k = keys_of(b, s->k, size), v = keys_of(b, s->v, width);
-    Matrix q = rows_of(b, s->q, size), p = scores_of(b, b->p), dp = scores_of(b, b->dp);
-    multiply(b, q, transposed(k), p, rows, keys, size, false);
+    Matrix p = own(b, b->p, b->stride), dp = own(b, b->dp, b->stride);
+    parallel_for(scale_rows, (void *)b, b->count * rows, MAX(1, 65536 / size));
+    multiply(b, own(b, b->q, size), transposed(k), p, rows, keys, size, false);
     parallel_for(soften_rows, (void *)b, b->count * rows, grain);
     if (!s->dy) {
         multiply(b, p, v, rows_of(b, s->y, width), rows, width, keys, false);
         return;
     }
     Matrix dy = rows_of(b, s->dy, width), dk = keys_of(b, s->dk, size);
+    Matrix q = rows_of(b, s->q, size);
     multiply(b, transposed(p), dy, keys_of(b, s->dv, width), keys, width, rows, true);
     multiply(b, dy, transposed(v), dp, rows, keys, width, false);
     parallel_for(pull_back_rows, (void *)b, b->count * rows, grain);
@@ -172,6 +189,7 @@ static void attend_block(const Task *s, u32 group, u32 count, u32 i, u32 slot) {
     size_t size = (size_t)s->rows * padded(n->keys);
     Block b = {.s = s, .group = group, .count = count, .p = s->memory + slot * size};
     b.dp = b.p + s->slots * size;
+    b.q = s->memory + s->slots * size * (s->dy ? 2 : 1) + (size_t)slot * s->rows * n->size;
     b.head = i / blocks_per_head(s), b.query = i % blocks_per_head(s) * s->rows;
     b.rows = MIN(s->rows, n->queries - b.query);
     for (u32 g = group; g < group + count; g++) { /* the last query has the most keys */
@@ -247,13 +265,12 @@ static Task described(const f32 *q, const f32 *k, const f32 *v, const void *mask
     INSIDE(q, query_rows(&s.sizes) * s.sizes.size * sizeof(f32));
     INSIDE(k, key_rows(&s.sizes) * s.sizes.size * sizeof(f32));
     INSIDE(v, key_rows(&s.sizes) * s.sizes.width * sizeof(f32));
-    INSIDE(memory, (u64)s.slots * s.rows * padded(s.sizes.keys) * sizeof(f32));
     return s;
 }
 
 /* Writes [batch, heads, queries, width]; see the kernel Attention. `numbers` contains the
-   AttentionSizes, `rows` and `slots`. `memory` has room for the scores of `slots` blocks
-   of `rows` queries; as many as there are threads are best on native targets. The mask
+   AttentionSizes, `rows` and `slots`: the queries of a block, and the number of blocks
+   for which there is `memory`; as many as threads are best on native targets. The mask
    has stride 1 along its key axis. No size is 0. */
 EXPORT("attention_blocks_f32")
 void attention_blocks_f32(const f32 *q, const f32 *k, const f32 *v, const void *mask,
@@ -262,11 +279,12 @@ void attention_blocks_f32(const f32 *q, const f32 *k, const f32 *v, const void *
     Task s = described(q, k, v, mask, lengths, memory, numbers, scale);
     s.y = y;
     INSIDE(y, query_rows(&s.sizes) * s.sizes.width * sizeof(f32));
+    INSIDE(memory, (u64)s.slots * s.rows * (padded(s.sizes.keys) + s.sizes.size) * 4);
     run(&s);
 }
 
 /* Writes the gradients dq, dk and dv; see the kernel AttentionGrad. The arguments are
-   those of attention_blocks_f32, but for `memory`, which has twice the size. */
+   those of attention_blocks_f32, but for the size of `memory`. */
 EXPORT("attention_gradient_f32")
 void attention_gradient_f32(const f32 *dy, const f32 *q, const f32 *k, const f32 *v,
                             const void *mask, const i32 *lengths, f32 *dq, f32 *dk,
@@ -275,7 +293,7 @@ void attention_gradient_f32(const f32 *dy, const f32 *q, const f32 *k, const f32
     s.dy = dy, s.dq = dq, s.dk = dk, s.dv = dv;
     INSIDE(dy, query_rows(&s.sizes) * s.sizes.width * sizeof(f32));
     INSIDE(dq, query_rows(&s.sizes) * s.sizes.size * sizeof(f32));
-    INSIDE(memory, (u64)s.slots * s.rows * padded(s.sizes.keys) * 2 * sizeof(f32));
+    INSIDE(memory, (u64)s.slots * s.rows * (2 * padded(s.sizes.keys) + s.sizes.size) * 4);
     memset(dk, 0, key_rows(&s.sizes) * s.sizes.size * sizeof(f32));
     memset(dv, 0, key_rows(&s.sizes) * s.sizes.width * sizeof(f32));
     run(&s);

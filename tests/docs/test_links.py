@@ -7,6 +7,12 @@ import pytest
 from tests.docs.blocks import ROOT, texts
 
 PAGES = texts()
+READMES = [
+    path
+    for path in sorted(PAGES)
+    if path.endswith("/README.md")
+    and (ROOT / path).with_name("pyproject.toml").exists()
+]
 
 
 def without_code(text):
@@ -37,6 +43,13 @@ def broken(path, text):
 @pytest.mark.parametrize("path", sorted(PAGES))
 def test_every_link_leads_somewhere(path):
     assert not broken(path, PAGES[path])
+
+
+@pytest.mark.parametrize("path", READMES)
+def test_readmes_of_distributions_have_whole_addresses(path):
+    """A package index shows them without the files beside them."""
+    links = re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[path]))
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_a_broken_link_is_found():

@@ -177,7 +177,9 @@ def _run(
         run_of = kernel, backend, mask, len(inputs)
         plan = plan_of(overrides, scope, recording, *run_of)
         if plan is None and kernel._joint_gradient is not None:
-            plan = joint_plan(overrides, kernel, backend, mask, inputs, attrs)
+            plan = joint_plan(
+                overrides, recording, kernel, backend, mask, inputs, attrs
+            )
         if plan is None:  # the parts are recorded
             is_half = halves.can_be_widened(kernel, inputs, attrs)
             run_parts = _in_float32 if is_half else _decompose

@@ -157,19 +157,25 @@ def plan_of(
 
 def joint_plan(
     overrides: Overrides | None,
+    recording: tuple[Tape, ...],
     kernel: Kernel,
     backend: OpenBackend,
     mask: int,
     inputs: tuple[Tensor | None, ...],
     attrs: Mapping[str, Any],
 ) -> TapePlan | None:
-    """Return how to record a fused kernel as one node; None if it is decomposed."""
+    """Return how to record a fused kernel as one node; None if it is decomposed.
+
+    A joint gradient computes the gradients of all its inputs, so all must be tracked. A
+    second tape would record the parts of the joint gradient in the backward pass, under
+    the overrides in force then.
+    """
     joint = kernel._joint_gradient
-    if joint is None or overrides is not None or backend.depth:
+    if joint is None or overrides is not None or backend.depth or len(recording) > 1:
         return None
     places = kernel.places(len(inputs))
-    covered = sum(1 << cast("int", places[name]) for name in joint.inputs)
-    if mask & ~covered or joint.kernel.name not in backend.table:
+    needed = sum(1 << cast("int", places[name]) for name in joint.inputs)
+    if mask != needed or joint.kernel.name not in backend.table:
         return None
     if not joint.pays(*inputs, **attrs) or not registry.gradients.are_original(
         backend.name

@@ -24,7 +24,7 @@ MAX_SIZE = 256  # maximum size of a head, as in attention.c
 MAX_ROWS = 16
 # The scores of a block, for each thread, and its numbers of rows.
 BLOCK_BYTES, MIN_ROWS, ROWS = 1 << 19, 16, 64
-SLOTS = native.threads()
+SLOTS = min(native.threads(), 64)  # the library has at most 64 threads
 
 
 def attention(
@@ -104,14 +104,13 @@ def _arguments(
 def _blocks(sizes: tuple[int, ...], arrays: int) -> tuple[Array, Array]:
     """Return the argument ``numbers`` of C, and memory for this many arrays of scores.
 
-    Each thread has memory for the scores of a block.
+    Each thread has memory for the scores and the queries of a block.
     """
-    queries, keys = sizes[3:5]
+    queries, keys, size = sizes[3:6]
     stride = -(-keys // 16) * 16
-    rows = BLOCK_BYTES // 4 // stride
-    rows = min(queries, ROWS, max(MIN_ROWS, rows))
+    rows = min(queries, ROWS, max(MIN_ROWS, BLOCK_BYTES // 4 // stride))
     numbers = np.array([*sizes, rows, SLOTS], np.int32)
-    return numbers, np.empty(arrays * SLOTS * rows * stride, np.float32)
+    return numbers, np.empty(SLOTS * rows * (arrays * stride + size), np.float32)
 
 
 def mask_rows(mask: Array | None, keys: int) -> Array | None:

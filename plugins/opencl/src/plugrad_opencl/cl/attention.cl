@@ -50,7 +50,7 @@ __kernel GROUPED void attend(__global const float *restrict q,
 #if MASK == 1
       if (!mask[from + j]) p[j] = -INFINITY;
 #elif MASK == 2
-      p[j] += mask[from + j];
+      p[j] = mask[from + j] == -INFINITY ? -INFINITY : p[j] + mask[from + j];
 #endif
       largest = fmax(largest, p[j]);
     }

@@ -18,7 +18,7 @@ static inline float masked(float score, __global const $mask *restrict mask, lon
 #if MASK == 1
   return mask[place] ? score : -INFINITY;
 #elif MASK == 2
-  return score + mask[place];
+  return mask[place] == -INFINITY ? -INFINITY : score + mask[place];
 #else
   return score;
 #endif

@@ -108,12 +108,13 @@ def _blocks(q: WasmArray, sizes: list[int], arrays: int) -> tuple[WasmArray, Was
 
     As many groups of heads are computed at once as there is memory for.
     """
-    batch, _, groups, queries, keys = sizes[:5]
+    batch, _, groups, queries, keys, size = sizes[:6]
     rows = min(queries, ROWS)
-    block = rows * -(-keys // 16) * 16
-    slots = max(1, min(batch * groups, MEMORY // 4 // block))
+    stride = -(-keys // 16) * 16
+    slots = max(1, min(batch * groups, MEMORY // 4 // (rows * stride)))
     numbers = q.machine.cached[describe]((*sizes, rows, slots))
-    return numbers, empty(q.machine, (arrays * slots * block,), FLOAT32)
+    memory = (slots * rows * (arrays * stride + size),)
+    return numbers, empty(q.machine, memory, FLOAT32)
 
 
 @kernels("RotaryEmbedding")

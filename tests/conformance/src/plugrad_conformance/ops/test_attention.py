@@ -160,6 +160,71 @@ def test_overrides_apply_to_the_parts(backend):
     assert np.any(pg.grad(with_mask)(mask).numpy())
 
 
+def test_later_overrides_do_not_apply(backend):
+    """An override that begins after the op ran does not reach into its gradient."""
+    x = np.random.default_rng(0).normal(size=(1, 1, 4, 3)).astype(np.float32)
+    attend = lambda q: pg.scaled_dot_product_attention(q, x, x, length=3)
+
+    def squares(q, factor):
+        y, pull = pg.vjp(attend, q)
+        with pg.override_gradient("Softmax", logits=lambda dy: dy * factor):
+            return pg.sum(pull(pg.ones(y.shape))[0] ** 2)
+
+    expected = pg.grad(lambda q: pg.sum(pg.grad(lambda q: pg.sum(attend(q)))(q) ** 2))
+    found = pg.grad(lambda q: squares(q, 100.0))(x)
+    np.testing.assert_allclose(found.numpy(), expected(x).numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("queries", [4, 20])
+def test_masks_exclude_keys_of_any_score(queries, backend):
+    """-inf also excludes NaN; the least float32 is a score like any other."""
+    q, k = np.zeros((1, 1, queries, 2), np.float32), np.zeros((1, 1, 4, 2), np.float32)
+    v = np.arange(4, dtype=np.float32).reshape(1, 1, 4, 1)
+    least = np.zeros((1, 4), np.float32)
+    least[:, :2] = np.finfo(np.float32).min
+    attend = lambda **given: pg.scaled_dot_product_attention(q, k, v, **given)
+    mean = lambda y: y.numpy()[0, 0, 0, 0]
+    assert mean(attend(mask=least)) == 2.5
+    assert mean(attend(mask=least, length=3)) == 2.0
+    assert mean(attend(mask=least, length=2)) == 0.5
+    k[0, 0, 3] = np.nan
+    excluded = np.array([0, 0, 0, -np.inf], np.float32)
+    assert mean(attend(mask=excluded)) == 1.0
+    of_q = lambda q: pg.scaled_dot_product_attention(q, k[:, :, :3], v[:, :, :3])
+    slope = pg.grad(lambda q: pg.sum(of_q(q)))(q)
+    np.testing.assert_array_equal(slope.numpy(), 0.0)
+
+
+def test_heads_without_elements(backend):
+    v = np.arange(5, dtype=np.float32).reshape(1, 1, 5, 1)
+    for queries in (3, 20):
+        q, k = (np.zeros((1, 1, n, 0), np.float32) for n in (queries, 5))
+        y = pg.scaled_dot_product_attention(q, k, v)
+        np.testing.assert_allclose(y.numpy(), 2.0, rtol=1e-6)
+
+
+def test_a_length_that_changes_after_the_run(backend):
+    q = np.random.default_rng(0).normal(size=(1, 1, 4, 3)).astype(np.float32)
+    found = []
+    for after in (3, 0):
+        length = np.array([3], np.int32)
+        attend = lambda *xs, n=length: pg.scaled_dot_product_attention(*xs, length=n)
+        y, pull = pg.vjp(attend, q, q, q)
+        length[...] = after
+        found.append([dx.tolist() for dx in pull(pg.ones(y.shape))])
+    assert found[0] == found[1]
+
+
+def test_the_scale_must_fit(backend):
+    x = np.ones((4, 3), np.float32)
+    for length in (None, 4):
+        with pytest.raises(OverflowError, match="39 does not fit into float32"):
+            pg.scaled_dot_product_attention(x, x, x, scale=1e39, length=length)
+    many = np.full((1, 1, 200, 3), 1e25, np.float32)
+    y = pg.scaled_dot_product_attention(many, many, many, scale=1e-30)
+    assert np.isfinite(y.numpy()).all()
+
+
 def test_derivatives_of_second_order_and_forward_mode(backend):
     random = np.random.default_rng(0)
     sizes = (2, 4, 3, 5), (2, 2, 6, 5), (2, 2, 6, 4)

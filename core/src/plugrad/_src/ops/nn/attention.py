@@ -14,7 +14,14 @@ import numpy as np
 from plugrad import geometry
 from plugrad._src.engine.dispatch import run, run_many
 from plugrad._src.ops.array import ranges
-from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce, shape
+from plugrad._src.ops.basis import (
+    _convert,
+    binary,
+    compare,
+    creation,
+    reduce,
+    shape,
+)
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import (
     Kernel,
@@ -23,7 +30,14 @@ from plugrad._src.registry.contract import (
     joint_gradient,
 )
 from plugrad._src.tensor.arguments import finite, flag, misfit
-from plugrad._src.tensor.dtypes import BOOL, FLOAT32, INT32, LIMITS, dtype_kind
+from plugrad._src.tensor.dtypes import (
+    BOOL,
+    FLOAT32,
+    INT32,
+    LIMITS,
+    check_range,
+    dtype_kind,
+)
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -36,6 +50,8 @@ OP = "scaled_dot_product_attention"
 Maybe = Tensor | None
 MIN_CAUSAL_QUERIES = 128  # the fewest for which AttentionGrad leaves out many keys
 MAX_STORED_SCORES = 1 << 24  # 64 MiB of float32
+# Masks that others write contain the least number of a dtype, which excludes no key.
+LEAST_SHARE = 0.9
 
 
 # --- attention -------------------------------------------------------------------
@@ -151,6 +167,7 @@ def scaled_dot_product_attention(
     factor: Any = 1 / math.sqrt(max(size, 1)) if scale is None else scale
     if isinstance(factor, _convert.SCALARS):
         factor = finite(OP, "scale", factor)
+        check_range(OP, factor, xs[0].dtype)
     else:
         xs[0] = xs[0] * factor
         factor = 1.0
@@ -232,7 +249,9 @@ def _mask_as_rank_4(mask: Tensor, lead: Shape) -> Tensor:
 
 def _length(length: TensorLike, lead: Shape) -> Tensor:
     """Return the number of filled keys as int32: ``[]`` or ``[batch]``."""
-    found = creation.cast(_convert.integer_tensor(OP, "length", length), INT32)
+    known = _convert.on_host(OP, "length", length)
+    given = length if known is None else known.copy()  # a tape may keep it
+    found = creation.cast(_convert.integer_tensor(OP, "length", given), INT32)
     if not found.shape:
         return found
     if found.shape != lead[:-1]:
@@ -273,7 +292,9 @@ def _weights(
     scores = products.matmul(_grouped(q, groups) * scale, k, transpose_b=True)
     scores = _ungrouped(scores, q.shape[1])
     if mask is not None and mask.dtype is not BOOL:
-        scores = scores + creation.cast(mask, scores.dtype)
+        added = creation.cast(mask, scores.dtype)
+        least = LEAST_SHARE * LIMITS[q.dtype][0]  # above the score of excluded keys
+        scores = scores + compare.where(added < least, least, added)
     allowed = _allowed(queries, keys, mask, length, causal)
     if allowed is None:
         return softmax.softmax(scores)
