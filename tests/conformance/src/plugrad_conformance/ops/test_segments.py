@@ -150,3 +150,18 @@ def test_complex_numbers(backend):
         pg.unsorted_segment_max([1j], [0], 1)
     require_dtypes(backend, "complex64")
     assert pg.unsorted_segment_prod([1j, 2j], [0, 0], 1).tolist() == [-2]
+
+
+def test_ids_that_change_after_the_run(backend):
+    """The gradient uses the values that a NumPy array had when the op ran."""
+    x = pg.asarray(np.arange(6, dtype=np.float32).reshape(3, 2))
+    dy = pg.asarray(np.arange(6, dtype=np.float32).reshape(3, 2))
+    found = []
+    for is_changed in (False, True):
+        ids = np.array([2, 1, 2], np.int32)
+        sums = lambda x, ids=ids: pg.unsorted_segment_sum(x, ids, 3)
+        _, pull = pg.vjp(sums, x)
+        if is_changed:
+            ids[...] = 0
+        found.append(pull(dy)[0].tolist())
+    assert found[0] == found[1]

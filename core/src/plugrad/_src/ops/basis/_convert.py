@@ -407,7 +407,9 @@ def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
     known = on_host(op, name, value)
     if known is not None and known.dtype != INT32:
         known = np.clip(known, *LIMITS[widest()]).astype(widest())
-    x = tensor_of(value if known is None else known, copy=False)
+    # An array of the user's may change while a tape keeps the tensor.
+    may_share = None if hasattr(value, "dtype") else False
+    x = tensor_of(value if known is None else known, copy=may_share)
     if x.dtype is INT32 or x.dtype is INT64:
         return x
     if dtype_kind(x.dtype) not in "iu":
