@@ -74,7 +74,7 @@ static Matrix own(const Block *b, const f32 *x, u32 width) {
     return (Matrix){x, width, 1, (size_t)b->rows * width};
 }
 
-/* Computes c = a b or, if `accumulate`, c += a b. `c` must not be transposed. */
+/* Computes z = x y or, if `accumulate`, z += x y. z must not be transposed. */
 static void multiply(const Block *b, Matrix x, Matrix y, Matrix z, u32 m, u32 n, u32 k,
                      bool accumulate) {
     Gemm g = {.m = m, .n = n, .k = k, .batches = b->count, .a = x.at,

@@ -47,7 +47,7 @@ def test_every_link_leads_somewhere(path):
 
 @pytest.mark.parametrize("path", READMES)
 def test_readmes_of_distributions_have_whole_addresses(path):
-    """A package index shows them without the files beside them."""
+    """Package indexes do not resolve relative links."""
     links = re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[path]))
     assert [link for link in links if not link.startswith("https://")] == []
 

@@ -173,15 +173,16 @@ def joint_plan(
     joint = kernel._joint_gradient
     if joint is None or overrides is not None or backend.depth or len(recording) > 1:
         return None
-    places = kernel.places(len(inputs))
-    needed = sum(1 << cast("int", places[name]) for name in joint.inputs)
-    if mask != needed or joint.kernel.name not in backend.table:
+    if joint.kernel.name not in backend.table or not joint.pays(*inputs, **attrs):
         return None
-    if not joint.pays(*inputs, **attrs) or not registry.gradients.are_original(
-        backend.name
-    ):
-        return None
-    return make_joint_plan(kernel, joint, len(inputs))
+    plans = registry.gradients.plans
+    key = kernel, backend, mask, len(inputs), joint
+    if key not in plans:
+        places = kernel.places(len(inputs))
+        needed = sum(1 << cast("int", places[name]) for name in joint.inputs)
+        fits = mask == needed and registry.gradients.are_original(backend.name)
+        plans[key] = make_joint_plan(kernel, joint, len(inputs)) if fits else None
+    return cast("TapePlan | None", plans[key])
 
 
 def plan_for_others(

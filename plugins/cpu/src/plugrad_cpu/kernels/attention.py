@@ -24,7 +24,7 @@ MAX_SIZE = 256  # maximum size of a head, as in attention.c
 MAX_ROWS = 16
 # The scores of a block, for each thread, and its numbers of rows.
 BLOCK_BYTES, MIN_ROWS, ROWS = 1 << 19, 16, 64
-SLOTS = min(native.threads(), 64)  # the library has at most 64 threads
+SLOTS = min(native.threads(), 64) if ATTEND else 0  # at most 64 threads run kernels
 
 
 def attention(

@@ -11,48 +11,27 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from plugrad.geometry import Windows, contiguous_strides
-from plugrad.plugin import KernelTable, takes_bfloat16
+from plugrad.plugin import KernelTable
 
-from .. import tiles, winograd
+from .. import winograd
 from ..arrays import ClArray, Shape, filled
 from ..moves import put
 from ..multiply import product
-from ..products import BFLOAT16, Finish, Image, Matrix, fits, table
+from ..products import Finish, Image, Matrix, fits, table
 from ..tiles import MAX_PLACE, place, places
 from . import depthwise
-from .creation import FLOAT32, cast
+from ._halves import from_halves
 from .shape import reverse, transpose
 from .slicing import pad
 
 kernels = KernelTable()
 
 Places = list[tuple[int, int]]  # pairs of offset and place, see ``tiles.places``
-
-
-def from_halves(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a convolution take bfloat16 if matrix units multiply it without rounding.
-
-    They read float32 numbers, so the inputs are converted. ``halves`` tells the kernel
-    that its inputs come from bfloat16.
-    """
-
-    @takes_bfloat16
-    @functools.wraps(kernel)
-    def call(a: ClArray, b: ClArray, *, geometry: Windows, **options: Any) -> Any:
-        if a.dtype != BFLOAT16:
-            return kernel(a, b, geometry=geometry, **options)
-        if geometry.depthwise or not tiles.multiplies_halves(a.device):
-            return NotImplemented
-        wide = [cast(x, dtype=FLOAT32) for x in (a, b)]
-        y = kernel(*wide, geometry=geometry, halves=True, **options)
-        return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
-
-    return call
 
 
 @kernels("Conv3D")

@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from plugrad.geometry import Windows
-from plugrad.plugin import KernelTable, takes_bfloat16
+from plugrad.plugin import KernelTable
 
-from .. import tiles
 from ..arrays import ClArray
 from ..elementwise import Function
-from ..products import BFLOAT16, FINISH, Finish
+from ..products import FINISH, Finish
 from . import conv, depthwise, linalg
+from ._halves import from_halves
 from .activation import kernels as activations
 from .binary import kernels as binary
-from .creation import FLOAT32, cast
 
 _NAMES = {"relu": "Relu", "relu6": "Relu6", "elu": "Elu", "sigmoid": "Sigmoid"}
 
@@ -61,23 +60,6 @@ def _fused(linear: Function, fits: Function) -> Function:
     return kernel
 
 
-def _from_halves(kernel: Function) -> Function:
-    """Let a kernel take bfloat16 if matrix units multiply it without rounding."""
-
-    @takes_bfloat16
-    def call(*xs: ClArray | None, **attrs: Any) -> Any:
-        a, *_ = xs
-        if a is None or a.dtype != BFLOAT16:
-            return kernel(*xs, **attrs)
-        if not tiles.multiplies_halves(a.device):
-            return NotImplemented
-        wide = [None if x is None else cast(x, dtype=FLOAT32) for x in xs]
-        y = kernel(*wide, **attrs, halves=True)
-        return y if y is NotImplemented else cast(y, dtype=BFLOAT16)
-
-    return call
-
-
 def _columns(a: ClArray, b: ClArray, transpose_a: bool, transpose_b: bool) -> Any:
     m = a.shape[-1 if transpose_a else -2]
     n = b.shape[-2 if transpose_b else -1]
@@ -93,7 +75,7 @@ def _output_channels(x: ClArray, filter: ClArray, geometry: Windows) -> int:
 
 
 kernels = KernelTable(
-    FusedConv2D=_from_halves(_fused(conv.conv, _groups_of_one)),
+    FusedConv2D=from_halves(_fused(conv.conv, _groups_of_one)),
     FusedDepthwiseConv2D=_fused(depthwise.conv, _output_channels),
-    _FusedMatMul=_from_halves(_fused(linalg.batch_matmul, _columns)),
+    _FusedMatMul=from_halves(_fused(linalg.batch_matmul, _columns)),
 )

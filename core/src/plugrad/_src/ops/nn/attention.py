@@ -249,9 +249,7 @@ def _mask_as_rank_4(mask: Tensor, lead: Shape) -> Tensor:
 
 def _length(length: TensorLike, lead: Shape) -> Tensor:
     """Return the number of filled keys as int32: ``[]`` or ``[batch]``."""
-    known = _convert.on_host(OP, "length", length)
-    given = length if known is None else known.copy()  # a tape may keep it
-    found = creation.cast(_convert.integer_tensor(OP, "length", given), INT32)
+    found = creation.cast(_convert.integer_tensor(OP, "length", length), INT32)
     if not found.shape:
         return found
     if found.shape != lead[:-1]:
@@ -261,17 +259,13 @@ def _length(length: TensorLike, lead: Shape) -> Tensor:
     return found if found.shape == sizes else run(shape.RESHAPE, found, shape=sizes)
 
 
-def _rows(heads: Tensor | Spec, groups: int) -> Shape:
-    """Return the first three sizes if the heads of a group are one matrix."""
-    batch, count, queries, _ = heads.shape
-    return (batch, groups, count // max(groups, 1) * queries)
-
-
 def _grouped(x: Tensor, groups: int) -> Tensor:
     """Return ``[batch, groups, rows, ...]``: the heads of each group as one matrix."""
-    if x.shape[1] == groups:
+    batch, heads, queries, size = x.shape
+    if heads == groups:
         return x
-    return run(shape.RESHAPE, x, shape=(*_rows(x, groups), x.shape[3]))
+    rows = heads // max(groups, 1) * queries
+    return run(shape.RESHAPE, x, shape=(batch, groups, rows, size))
 
 
 def _ungrouped(x: Tensor, heads: int) -> Tensor:
@@ -347,19 +341,11 @@ def _allowed(
 # --- the gradient of attention ---------------------------------------------------
 
 
-def _attention_grad_spec(
-    dy: Spec,
-    q: Spec,
-    k: Spec,
-    v: Spec,
-    mask: Spec | None,
-    length: Spec | None,
-    **attributes: Any,
-) -> tuple[Spec, ...]:
-    y = _attention_spec(q, k, v, mask, length, **attributes)
+def _attention_grad_spec(dy: Spec, *xs: Any, **attributes: Any) -> tuple[Spec, ...]:
+    y = _attention_spec(*xs, **attributes)
     if dy.shape != y.shape:
         raise misfit(OP, f"dy must have the shape of the result, {y.shape}", dy)
-    return q, k, v
+    return xs[:3]
 
 
 ATTENTION_GRAD = Kernel(
@@ -421,12 +407,12 @@ def _attention_gradient(
 def _gradient_pays(
     q: Tensor,
     k: Tensor,
-    v: Tensor,
-    mask: Maybe,
+    _v: Tensor,
+    _mask: Maybe,
     length: Maybe,
     *,
-    scale: float,
     causal: bool,
+    **_attributes: Any,
 ) -> bool:
     """Return whether AttentionGrad is better than separate kernels.
 
